@@ -1,0 +1,1 @@
+"""Tiers behind host memory: local disk and a shared store. None of this imports torch."""
