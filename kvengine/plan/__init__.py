@@ -1,0 +1,1 @@
+"""Integers only: what the engine will do with its KV memory."""

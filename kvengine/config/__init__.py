@@ -1,0 +1,1 @@
+"""The declarations: what a user can write, and nothing else."""

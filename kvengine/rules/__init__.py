@@ -1,0 +1,1 @@
+"""Options, relations and releases as data; knows nothing of KV caches."""

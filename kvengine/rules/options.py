@@ -1,0 +1,163 @@
+"""``option()``: everything known about one configuration option, on its attrs field."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import attrs
+from attrs import frozen
+
+from kvengine.rules.readings import AS_IT_IS, Reading
+from kvengine.rules.releases import ALWAYS, Release, Releases
+
+__all__ = [
+    "Deprecated",
+    "Option",
+    "Renamed",
+    "Variant",
+    "is_open",
+    "open_keys",
+    "option",
+    "option_of",
+    "options_of",
+    "tagged",
+    "variant_of",
+]
+
+T = TypeVar("T")
+
+
+@frozen
+class Deprecated:
+    """An option on its way out: a warning since ``since``, an error from ``removed`` on."""
+
+    use: str
+    since: Release | None = None
+    removed: Release | None = None
+    because: str = ""
+
+
+@frozen
+class Renamed:
+    """An older spelling of an option: ``name`` was its key for the releases in ``vllm``."""
+
+    name: str
+    vllm: Releases = ALWAYS
+
+
+@frozen(kw_only=True)
+class Variant:
+    """The class of a table is chosen by a key of its own, or with ``beside`` of its parent.
+
+    ``classes`` maps values of ``tag`` to attrs classes, ``default`` is what an absent tag means.
+    ``open_with`` is the key that names a module of the user's own: ``otherwise`` then describes
+    the table, for every value of the tag if ``open_wins``, else for those that are none of ours.
+    With ``closed`` a value that is none of ours and comes without ``open_with`` is refused.
+    """
+
+    tag: str
+    classes: Mapping[str, type]
+    otherwise: type
+    default: str | None = None
+    beside: bool = False
+    open_with: str | None = None
+    open_wins: bool = False
+    closed: bool = False
+
+    def choose(self, holder: Mapping[str, Any]) -> type:
+        """The class for a table whose tag stands, or would stand, in ``holder``."""
+        name = holder.get(self.tag, self.default)
+        if self.open_with and self.open_wins and holder.get(self.open_with) is not None:
+            return self.otherwise
+        return self.classes.get(name, self.otherwise) if isinstance(name, str) else self.otherwise
+
+
+@frozen(kw_only=True)
+class Option:
+    """The facts attached to one attrs field.
+
+    ``unit`` is what a number counts; ``ge`` and ``le`` bound it, both ends included.
+    ``reading`` is what vLLM does to the value it finds; ``nullable``: null counts as not given.
+    ``vllm`` are the releases that read the option at all, in ``dead`` ones it is accepted
+    without effect. ``instead`` is what replaced it, ``readers`` who reads it where not everyone
+    does, ``traps`` the surprises that people met, for the reference.
+    """
+
+    doc: str
+    unit: str = ""
+    ge: float | None = None
+    le: float | None = None
+    examples: tuple[Any, ...] = ()
+    reading: Reading = AS_IT_IS
+    vllm: Releases = ALWAYS
+    readers: tuple[str, ...] = ()
+    deprecated: Deprecated | None = None
+    was: tuple[Renamed, ...] = ()
+    required: bool = False
+    nullable: bool = False
+    dead: Releases | None = None
+    variant: Variant | None = None
+    instead: str = ""
+    default_text: str = ""
+    traps: tuple[str, ...] = ()
+
+
+def option(
+    doc: str,
+    *,
+    default: Any = attrs.NOTHING,
+    factory: Callable[[], Any] | None = None,
+    alias: str | None = None,
+    **facts: Any,
+) -> Any:
+    """An attrs field with its :class:`Option`; without a default the option is required."""
+    required = default is attrs.NOTHING and factory is None
+    return attrs.field(
+        default=default if factory is None else attrs.Factory(factory),
+        alias=alias,
+        metadata={"option": Option(doc=doc, required=facts.pop("required", required), **facts)},
+    )
+
+
+def tagged(variant: Variant) -> Callable[[type[T]], type[T]]:
+    """Let a key of its own choose which subclass of an attrs class describes a table."""
+
+    def attach(model: type[T]) -> type[T]:
+        model.__variant__ = variant  # type: ignore[attr-defined]
+        return model
+
+    return attach
+
+
+def variant_of(model: type) -> Variant | None:
+    """The choice that :func:`tagged` attached to this very class, not to one it inherits from."""
+    found = vars(model).get("__variant__")
+    assert found is None or isinstance(found, Variant)
+    return found
+
+
+def open_keys() -> Any:
+    """A field that takes every key which no option declares, unchecked."""
+    return attrs.field(factory=dict, metadata={"open": True})
+
+
+def is_open(model: type) -> bool:
+    """Whether an attrs class takes undeclared keys."""
+    return any("open" in field.metadata for field in attrs.fields(model))
+
+
+def option_of(attribute: attrs.Attribute[Any]) -> Option:
+    """The option declared on one attribute."""
+    declared = attribute.metadata["option"]
+    assert isinstance(declared, Option)
+    return declared
+
+
+def options_of(model: type) -> dict[str, tuple[attrs.Attribute[Any], Option]]:
+    """Key -> attribute and option of every field of an attrs class, in order of declaration."""
+    return {
+        field.name: (field, option_of(field))
+        for field in attrs.fields(model)
+        if "option" in field.metadata
+    }
