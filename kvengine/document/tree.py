@@ -1,0 +1,65 @@
+"""Where each key and each value stands: the same small tree for every form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from attrs import Factory, define
+
+from kvengine.errors import Path
+
+__all__ = ["Entry", "Node", "walk"]
+
+
+@define(eq=False)
+class Node:
+    """One value: the characters ``start:end``, and what it holds.
+
+    ``style`` is how it is written: ``"flow"`` (braces and brackets), ``"block"`` (YAML by
+    indentation), ``"tables"`` (TOML headers and dotted keys: entries may stand anywhere), or
+    for a scalar the quote (``'"'``, ``"'"``, ``'\"""'``, ``"'''"``, ``"|"``, ``">"``, ``""``).
+    ``content`` is where the value starts behind YAML's anchor and tag.
+    """
+
+    kind: Literal["map", "list", "scalar"]
+    start: int
+    end: int
+    style: str
+    entries: list[Entry] = Factory(list)
+    content: int = -1
+
+    def entry(self, key: str | int) -> Entry | None:
+        """The entry at ``key``, or None."""
+        if self.kind == "list":
+            inside = isinstance(key, int) and 0 <= key < len(self.entries)
+            return self.entries[int(key)] if inside else None
+        if isinstance(key, str) and self.kind == "map":
+            return next((entry for entry in self.entries if entry.key == key), None)
+        return None
+
+
+@define(eq=False)
+class Entry:
+    """A key (or list index) with its value.
+
+    ``start:end`` are the characters of the key; for a list item, of the item. ``shared`` says
+    that the value is written elsewhere: by a YAML alias, or merged in with ``<<``.
+    """
+
+    key: str | int
+    start: int
+    end: int
+    node: Node
+    shared: Literal["", "alias", "merge"] = ""
+
+
+def walk(root: Node, path: Path) -> Iterator[Entry]:
+    """The entries on the way from the root to ``path``, as far as it exists."""
+    node = root
+    for step in path:
+        entry = node.entry(step)
+        if entry is None:
+            return
+        yield entry
+        node = entry.node
