@@ -1,0 +1,219 @@
+"""The threads of a tier: bounded queues with loads first, and deadlines that always fall due."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from attrs import frozen
+
+from kvengine.runtime.tiers.base import Batch, Outcome
+
+__all__ = ["Deadlines", "Part", "Workers"]
+
+_log = logging.getLogger(__name__)
+_SWEEP_S = 0.05
+
+
+@frozen(eq=False)
+class Part:
+    """Some chunks of a batch that one thread handles in one go.
+
+    ``run`` is called with the buffers held (``Batch.hold``) and settles every index.
+    """
+
+    batch: Batch
+    indices: Sequence[int]
+    num_bytes: int
+    run: Callable[[], None]
+
+
+class Workers:
+    """Threads for the parts of batches, in order of arrival, loads first.
+
+    Loaders only load. Storers store, and load as long as loads are queued. Each queue takes
+    up to ``queue_bytes`` (a single larger part is taken by an empty queue).
+    """
+
+    def __init__(self, name: str, *, loaders: int, storers: int, queue_bytes: int) -> None:
+        self._queue_bytes = queue_bytes
+        self._loads: deque[Part] = deque()
+        self._stores: deque[Part] = deque()
+        self._load_bytes = 0
+        self._store_bytes = 0
+        self._running = 0
+        self._closing = False
+        self._lock = threading.Lock()
+        self._for_loaders = threading.Condition(self._lock)
+        self._for_storers = threading.Condition(self._lock)
+        self._now_idle = threading.Condition(self._lock)
+        self._deadlines = Deadlines(name)
+        roles = [(f"{name}-load-{i}", False) for i in range(loaders)]
+        roles += [(f"{name}-store-{i}", True) for i in range(storers)]
+        self._threads = [
+            threading.Thread(target=self._work, args=(stores,), name=label, daemon=True)
+            for label, stores in roles
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes waiting in both queues."""
+        return self._load_bytes + self._store_bytes
+
+    def watch(self, batch: Batch) -> None:
+        """See to it that the batch is done at its deadline, whatever hangs."""
+        self._deadlines.watch(batch)
+
+    def load(self, parts: Sequence[Part]) -> None:
+        """Queue loads; what does not fit is settled as ``REFUSED`` at once."""
+        with self._lock:
+            fit, num_bytes = self._fitting(parts, self._load_bytes)
+            self._loads.extend(parts[:fit])
+            self._load_bytes += num_bytes
+            self._for_loaders.notify(fit)
+            self._for_storers.notify(fit)
+        _refuse(parts[fit:])
+
+    def store(self, parts: Sequence[Part]) -> None:
+        """Queue stores; what does not fit is settled as ``REFUSED`` at once."""
+        with self._lock:
+            fit, num_bytes = self._fitting(parts, self._store_bytes)
+            self._stores.extend(parts[:fit])
+            self._store_bytes += num_bytes
+            self._for_storers.notify(fit)
+        _refuse(parts[fit:])
+
+    def drain(self, timeout_s: float) -> bool:
+        """Wait until nothing is queued or running; False when ``timeout_s`` was too short."""
+        with self._lock:
+            return self._now_idle.wait_for(self._idle, timeout_s)
+
+    def close(self, timeout_s: float) -> bool:
+        """Let queued parts finish for up to ``timeout_s``, refuse the rest, end the threads.
+
+        False when a thread hangs in a system call: it ends when the call does.
+        """
+        until_s = time.monotonic() + timeout_s
+        self.drain(timeout_s)
+        with self._lock:
+            self._closing = True
+            left = [*self._loads, *self._stores]
+            self._loads.clear()
+            self._stores.clear()
+            self._load_bytes = self._store_bytes = 0
+            self._for_loaders.notify_all()
+            self._for_storers.notify_all()
+        _refuse(left)
+        for thread in self._threads:
+            thread.join(max(0.0, until_s - time.monotonic()) + 0.1)
+        self._deadlines.close()
+        return not any(thread.is_alive() for thread in self._threads)
+
+    def _fitting(self, parts: Sequence[Part], queued_bytes: int) -> tuple[int, int]:
+        """How many of the parts, from the first, the queue takes, and their bytes."""
+        if self._closing:
+            return 0, 0
+        taken_bytes = 0
+        for index, part in enumerate(parts):
+            total_bytes = queued_bytes + taken_bytes + part.num_bytes
+            if total_bytes > self._queue_bytes and total_bytes != part.num_bytes:
+                return index, taken_bytes
+            taken_bytes += part.num_bytes
+        return len(parts), taken_bytes
+
+    def _idle(self) -> bool:
+        return not (self._loads or self._stores or self._running)
+
+    def _take(self, stores: bool) -> Part | None:
+        ready = self._for_storers if stores else self._for_loaders
+        with self._lock:
+            while not self._closing:
+                if self._loads:
+                    part = self._loads.popleft()
+                    self._load_bytes -= part.num_bytes
+                elif stores and self._stores:
+                    part = self._stores.popleft()
+                    self._store_bytes -= part.num_bytes
+                else:
+                    ready.wait()
+                    continue
+                self._running += 1
+                return part
+            return None
+
+    def _work(self, stores: bool) -> None:
+        while (part := self._take(stores)) is not None:
+            try:
+                _run(part)
+            finally:
+                del part
+                with self._lock:
+                    self._running -= 1
+                    if self._idle():
+                        self._now_idle.notify_all()
+
+
+class Deadlines:
+    """Settles batches whose deadline has passed, also when every worker hangs."""
+
+    def __init__(self, name: str) -> None:
+        self._batches: list[Batch] = []
+        self._closed = False
+        self._changed = threading.Condition(threading.Lock())
+        self._thread = threading.Thread(target=self._sweep, name=f"{name}-deadlines", daemon=True)
+        self._thread.start()
+
+    def watch(self, batch: Batch) -> None:
+        """Settle ``batch`` at its deadline if nobody did before."""
+        with self._changed:
+            if not self._closed:
+                self._batches.append(batch)
+                self._changed.notify()
+                return
+        batch.settle_all(Outcome.REFUSED)
+
+    def close(self) -> None:
+        """End the thread; what is still open is ``REFUSED``."""
+        with self._changed:
+            self._closed = True
+            left, self._batches = self._batches, []
+            self._changed.notify()
+        for batch in left:
+            batch.settle_all(Outcome.REFUSED)
+        self._thread.join()
+
+    def _sweep(self) -> None:
+        while True:
+            with self._changed:
+                while not self._batches and not self._closed:
+                    self._changed.wait()
+                if self._closed:
+                    return
+            time.sleep(_SWEEP_S)
+            with self._changed:
+                self._batches = [batch for batch in self._batches if not batch.done]
+                batches = list(self._batches)
+            for batch in batches:
+                batch.expire()
+
+
+def _refuse(parts: Sequence[Part]) -> None:
+    for part in parts:
+        part.batch.settle_many(part.indices, Outcome.REFUSED)
+
+
+def _run(part: Part) -> None:
+    if not part.batch.hold():
+        return
+    try:
+        part.run()
+    except Exception:
+        _log.exception("a tier's worker met an error that nobody expected; its chunks are misses")
+    finally:
+        part.batch.settle_many(part.indices, Outcome.FAILED)  # the first word counts
+        part.batch.drop()
