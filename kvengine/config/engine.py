@@ -8,7 +8,7 @@ from typing import Any, Literal
 from attrs import frozen
 
 from kvengine.config.transfer import KVTransferConfig
-from kvengine.rules.options import Deprecated, option
+from kvengine.rules.options import Deprecated, option, own_keys
 from kvengine.rules.readings import FileOrTable, Size, SwitchText
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
 PACKED_VARIABLE = "VLLM_USE_PACKED_HMA_KV_CACHE"
 
 
+@own_keys("^x-")
 @frozen(kw_only=True)
 class Model:
     """The model whose KV cache is planned."""
@@ -53,6 +54,7 @@ class Model:
     )
 
 
+@own_keys("^x-")
 @frozen(kw_only=True)
 class Parallel:
     """How one engine is spread over devices."""
@@ -95,6 +97,7 @@ class Parallel:
     )
 
 
+@own_keys("^x-")
 @frozen(kw_only=True)
 class Cache:
     """The KV cache in device memory."""
@@ -177,6 +180,7 @@ class Cache:
     )
 
 
+@own_keys("^x-")
 @frozen(kw_only=True)
 class Scheduler:
     """Limits of the scheduler that bear on memory."""
@@ -196,6 +200,7 @@ class Scheduler:
     )
 
 
+@own_keys("^x-")
 @frozen(kw_only=True)
 class Speculative:
     """Speculative decoding (--speculative-config)."""
@@ -219,6 +224,7 @@ class Speculative:
     )
 
 
+@own_keys("^x-")
 @frozen(kw_only=True)
 class Device:
     """The accelerator."""
@@ -230,6 +236,7 @@ class Device:
     )
 
 
+@own_keys("^x-")
 @frozen(kw_only=True)
 class Environment:
     """Environment variables that a document of schema 1 sets."""
@@ -240,12 +247,14 @@ class Environment:
         reading=SwitchText(),
         examples=("1",),
         deprecated=Deprecated(
-            use="kv_transfer.kv_connector_extra_config.enable_cross_layers_blocks",
+            use="kv_connector_extra_config.enable_cross_layers_blocks",
+            moves_to=("kv_transfer", "kv_connector_extra_config", "enable_cross_layers_blocks"),
             because="it lived between two releases of vLLM, none of which reads it",
         ),
     )
 
 
+@own_keys("^x-", r"^\$schema$")
 @frozen(kw_only=True)
 class Config:
     """A whole engine document in today's spelling."""

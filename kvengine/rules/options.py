@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import attrs
 from attrs import frozen
 
+from kvengine.errors import Path
 from kvengine.rules.readings import AS_IT_IS, Reading
 from kvengine.rules.releases import ALWAYS, Release, Releases
 
@@ -21,6 +22,8 @@ __all__ = [
     "option",
     "option_of",
     "options_of",
+    "own_keys",
+    "own_keys_of",
     "tagged",
     "variant_of",
 ]
@@ -30,9 +33,13 @@ T = TypeVar("T")
 
 @frozen
 class Deprecated:
-    """An option on its way out: a warning since ``since``, an error from ``removed`` on."""
+    """An option on its way out: a warning since ``since``, an error from ``removed`` on.
+
+    ``moves_to`` is where its meaning goes in today's document, from the root, if it can.
+    """
 
     use: str
+    moves_to: Path = ()
     since: Release | None = None
     removed: Release | None = None
     because: str = ""
@@ -78,6 +85,7 @@ class Option:
     """The facts attached to one attrs field.
 
     ``unit`` is what a number counts; ``ge`` and ``le`` bound it, both ends included.
+    ``spelled_since`` is the first version of the document that has the key.
     ``reading`` is what vLLM does to the value it finds; ``nullable``: null counts as not given.
     ``vllm`` are the releases that read the option at all, in ``dead`` ones it is accepted
     without effect. ``instead`` is what replaced it, ``readers`` who reads it where not everyone
@@ -95,6 +103,7 @@ class Option:
     deprecated: Deprecated | None = None
     was: tuple[Renamed, ...] = ()
     required: bool = False
+    spelled_since: int = 1
     nullable: bool = False
     dead: Releases | None = None
     variant: Variant | None = None
@@ -145,6 +154,22 @@ def open_keys() -> Any:
 def is_open(model: type) -> bool:
     """Whether an attrs class takes undeclared keys."""
     return any("open" in field.metadata for field in attrs.fields(model))
+
+
+def own_keys(*patterns: str) -> Callable[[type[T]], type[T]]:
+    """Let users keep keys of their own in a table: those that match one of ``patterns``."""
+
+    def attach(model: type[T]) -> type[T]:
+        model.__own_keys__ = patterns  # type: ignore[attr-defined]
+        return model
+
+    return attach
+
+
+def own_keys_of(model: type) -> tuple[str, ...]:
+    """The patterns of keys that are the user's own in a table."""
+    patterns: tuple[str, ...] = getattr(model, "__own_keys__", ())
+    return patterns
 
 
 def option_of(attribute: attrs.Attribute[Any]) -> Option:

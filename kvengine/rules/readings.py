@@ -96,8 +96,9 @@ class IntCall(Reading):
                 return Outcome("exact", value)
             case float():
                 cut = int(value)
-                verdict: Verdict = "coerced" if cut == value else "surprising"
-                return Outcome(verdict, cut, f"is {value}, cut to {cut}")
+                if cut == value:
+                    return Outcome("coerced", cut, f"is {value}, read as {cut}")
+                return Outcome("surprising", cut, f"is {value}, cut to {cut}")
             case str() if re.match(_INT_TEXT, value):
                 return Outcome(
                     "coerced", int(value), f"is the text {show(value)}, read as a number"
@@ -296,6 +297,12 @@ class FileOrTable(Reading):
     """A path relative to the document, or the content itself as a table."""
 
     name: str = "a path, or a table"
+
+    def read(self, value: Any) -> Outcome | None:
+        """A path, for whoever opens it; an empty one is none."""
+        if isinstance(value, str):
+            return Outcome("exact", value) if value else Outcome("raises", None, "is an empty path")
+        return None
 
     def strict_schema(self) -> dict[str, Any]:
         """Texts and objects."""

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from attrs import frozen
 
-from kvengine.rules.options import Variant, open_keys, option, tagged
+from kvengine.rules.options import Variant, open_keys, option, own_keys, tagged
 from kvengine.rules.readings import FloatCall, IntCall, TrueText, Truth
 from kvengine.rules.relations import AtMostOne, IgnoredUnless, rules
 from kvengine.rules.releases import Releases
@@ -21,6 +21,7 @@ __all__ = [
 ]
 
 
+@own_keys("^x-")
 @rules(
     AtMostOne(
         ("block_size", "blocks_per_chunk"),
@@ -48,6 +49,7 @@ class OffloadingConnector:
     blocks_per_chunk: int | None = option(
         "Blocks of one group that are stored, looked up and moved as one.",
         unit="blocks",
+        spelled_since=2,
         ge=1,
         default=None,
         default_text="1",

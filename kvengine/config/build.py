@@ -1,0 +1,76 @@
+"""Checked data -> attrs values, by cattrs. It builds and does not judge."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, cast
+
+import attrs
+
+from kvengine.config.engine import Config
+from kvengine.rules.jsonschema import Mode
+from kvengine.rules.judge import meaning
+from kvengine.rules.options import is_open, own_keys_of
+from kvengine.rules.shapes import Field, fields_of, resolve, table_of
+
+__all__ = ["build"]
+
+
+def build(data: Mapping[str, Any], mode: Mode) -> Config:
+    """The value of an engine document whose shape was accepted.
+
+    Raises cattrs' errors for data that was not: that would be a fault of the check.
+    """
+    return cast(Config, _converter().structure(_plain(Config, data, mode), Config))
+
+
+def _plain(model: type, table: Mapping[str, Any], mode: Mode) -> Any:
+    """A table as the engine reads it, each nested one a value of its class already."""
+    chosen = resolve(model, table)
+    declared = fields_of(chosen)
+    taken: dict[str, Any] = {}
+    others: dict[str, Any] = {}
+    for key, value in table.items():
+        field = declared.get(key)
+        if field is None:
+            if not any(re.search(pattern, key) for pattern in own_keys_of(chosen)):
+                others[key] = value
+        elif not (value is None and field.option.nullable):
+            taken[key] = _value(field, value, table, mode)
+    if is_open(chosen):
+        taken["values"] = others
+    elif others:
+        taken |= others
+    return taken if chosen is Config else _converter().structure(taken, chosen)
+
+
+def _value(field: Field, value: Any, holder: Mapping[str, Any], mode: Mode) -> Any:
+    inner = table_of(field, holder)
+    if inner is not None and isinstance(value, Mapping):
+        return _plain(inner, value, mode)
+    if isinstance(value, list):
+        item = field.shape.items.table if field.shape.items else None
+        if item is not None:
+            return tuple(_plain(item, part, mode) for part in value)
+        return tuple(meaning(part, field, mode) for part in value)
+    return meaning(value, field, mode)
+
+
+@cache
+def _converter() -> Any:
+    from cattrs import Converter
+    from cattrs.gen import make_dict_structure_fn, override
+
+    converter = Converter(forbid_extra_keys=True)
+
+    def keep(value: Any, _: Any) -> Any:
+        return value
+
+    def structure_of(model: type) -> Any:
+        kept = {a.name: override(struct_hook=keep) for a in attrs.fields(model)}
+        return make_dict_structure_fn(model, converter, **kept)  # type: ignore[arg-type]
+
+    converter.register_structure_hook_factory(attrs.has, structure_of)
+    return converter
