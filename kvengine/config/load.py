@@ -172,9 +172,7 @@ def _finish(
     base: Path = () if kind == "bare" else ("kv_transfer",)
     config = None
     errors = [problem for problem in problems if problem.severity == "error"]
-    if all(
-        error.code in _STILL_PLANS and "kv_transfer" in (*error.path, *base) for error in errors
-    ):
+    if all(error.code in _STILL_PLANS and error.path[: len(base)] == base for error in errors):
         whole = {"schema": CURRENT, "kv_transfer": data} if kind == "bare" else data
         mode: Mode = "release" if kind == "bare" else "strict"
         whole, file_problems = _with_files(whole, document.name)
