@@ -1,0 +1,39 @@
+# make demo   runs the main job on a real model: check, plan, bench
+# make test   runs linters, types and the whole test suite
+# Both create .venv first. PYTHON=python3.12 chooses another interpreter.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+EXAMPLE := examples/gpt-oss-20b.toml
+
+.PHONY: demo test lint types unit schema bench clean
+
+demo: $(VENV)/ready
+	$(BIN)/kvengine check $(EXAMPLE)
+	$(BIN)/kvengine plan $(EXAMPLE)
+	$(BIN)/kvengine bench $(EXAMPLE)
+
+test: lint types unit
+
+lint: $(VENV)/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/ready
+	$(BIN)/mypy
+
+unit: $(VENV)/ready
+	$(BIN)/pytest -n 2
+
+schema: $(VENV)/ready
+	$(BIN)/kvengine schema --write
+
+clean:
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(VENV)/ready: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "kvengine needs Python 3.10 or later")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
