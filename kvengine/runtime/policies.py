@@ -1,0 +1,268 @@
+"""Who leaves a full pool first: LRU, ARC and S3-FIFO over chunks of different sizes.
+
+A policy knows only chunks that may leave. One in use is *held* and unknown to it until it is
+*released*, so a pinned chunk is never looked at, let alone evicted, and every call costs O(1)
+(S3-FIFO's ``victim`` amortised: each step back is paid for by a touch).
+"""
+
+# ruff: noqa: D102 (what a method does is said once, at Policy)
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from typing import Protocol
+
+__all__ = ["POLICIES", "Arc", "Evictable", "Lru", "Policy", "S3Fifo", "make_policy"]
+
+
+class Evictable(Protocol):
+    """What a policy needs of a chunk; ``mark`` is the policy's own."""
+
+    key: bytes
+    num_bytes: int
+    mark: int
+
+
+class Policy(ABC):
+    """The order in which chunks leave a pool of ``capacity_bytes``."""
+
+    def __init__(self, capacity_bytes: int) -> None:
+        self.capacity_bytes = capacity_bytes
+
+    def expect(self, chunk: Evictable) -> None:
+        """A chunk is about to be stored; called before victims are asked for."""
+        chunk.mark = 0
+
+    @abstractmethod
+    def admit(self, chunk: Evictable) -> None:
+        """An expected chunk is stored and may leave from now on."""
+
+    @abstractmethod
+    def touch(self, chunk: Evictable) -> None:
+        """A chunk was used; nothing happens while it is held."""
+
+    @abstractmethod
+    def hold(self, chunk: Evictable) -> None:
+        """A chunk is in use and must stay."""
+
+    @abstractmethod
+    def release(self, chunk: Evictable) -> None:
+        """A held chunk may leave again; having been in use counts as a touch."""
+
+    def forget(self, chunk: Evictable) -> None:
+        """A chunk is gone for another reason; nothing is learnt from that."""
+        self.hold(chunk)
+
+    @abstractmethod
+    def victim(self) -> Evictable | None:
+        """The chunk to leave now, no longer known afterwards; None when all are held."""
+
+
+class Lru(Policy):
+    """The least recently used one leaves."""
+
+    def __init__(self, capacity_bytes: int) -> None:
+        super().__init__(capacity_bytes)
+        self._order: OrderedDict[bytes, Evictable] = OrderedDict()
+
+    def admit(self, chunk: Evictable) -> None:
+        self._order[chunk.key] = chunk
+
+    def touch(self, chunk: Evictable) -> None:
+        if chunk.key in self._order:
+            self._order.move_to_end(chunk.key)
+
+    def hold(self, chunk: Evictable) -> None:
+        del self._order[chunk.key]
+
+    release = admit
+
+    def victim(self) -> Evictable | None:
+        return self._order.popitem(last=False)[1] if self._order else None
+
+
+_NEW, _ONCE, _OFTEN = 0, 1, 2
+
+
+class Arc(Policy):
+    """Adaptive replacement (Megiddo and Modha, FAST 2003), weighing bytes instead of pages.
+
+    Chunks used once and chunks used more often form two LRU lists; what left either one lately
+    is remembered by key, and decides how many bytes the first list may have.
+    """
+
+    def __init__(self, capacity_bytes: int) -> None:
+        super().__init__(capacity_bytes)
+        self.once_target_bytes = 0.0
+        self._once = _Lane()
+        self._often = _Lane()
+        self._left_once = _Ghosts()
+        self._left_often = _Ghosts()
+
+    def expect(self, chunk: Evictable) -> None:
+        chunk.mark = _NEW
+        once, often = self._left_once, self._left_often
+        if chunk.key in once.bytes_by_key:
+            chunk.mark = _OFTEN
+            step = chunk.num_bytes * max(1.0, often.num_bytes / once.num_bytes)
+            self.once_target_bytes = min(self.capacity_bytes, self.once_target_bytes + step)
+            once.drop(chunk.key)
+        elif chunk.key in often.bytes_by_key:
+            chunk.mark = _OFTEN
+            step = chunk.num_bytes * max(1.0, once.num_bytes / often.num_bytes)
+            self.once_target_bytes = max(0.0, self.once_target_bytes - step)
+            often.drop(chunk.key)
+
+    def admit(self, chunk: Evictable) -> None:
+        if chunk.mark == _OFTEN:
+            self._often.add(chunk)
+            return
+        chunk.mark = _ONCE
+        self._once.add(chunk)
+        self._left_once.shrink_to(self.capacity_bytes - self._once.num_bytes)
+        self._left_often.shrink_to(2 * self.capacity_bytes - self._resident_bytes())
+
+    def touch(self, chunk: Evictable) -> None:
+        if chunk.key in self._often.chunks:
+            self._often.chunks.move_to_end(chunk.key)
+        elif chunk.key in self._once.chunks:
+            self._once.remove(chunk)
+            chunk.mark = _OFTEN
+            self._often.add(chunk)
+
+    def hold(self, chunk: Evictable) -> None:
+        (self._once if chunk.mark == _ONCE else self._often).remove(chunk)
+
+    def release(self, chunk: Evictable) -> None:
+        chunk.mark = _OFTEN
+        self._often.add(chunk)
+
+    def victim(self) -> Evictable | None:
+        once, often = self._once, self._often
+        if once.chunks and (once.num_bytes > self.once_target_bytes or not often.chunks):
+            chunk = once.pop()
+            self._left_once.add(chunk)
+            return chunk
+        if often.chunks:
+            chunk = often.pop()
+            self._left_often.add(chunk)
+            return chunk
+        return None
+
+    def _resident_bytes(self) -> int:
+        return self._once.num_bytes + self._often.num_bytes + self._left_once.num_bytes
+
+
+_IN_MAIN = 4
+_USES = 3
+_SMALL_SHARE = 10
+
+
+class S3Fifo(Policy):
+    """Three FIFO queues (Yang and others, SOSP 2023): resists scans, moves nothing on a hit.
+
+    New chunks pass a small queue of a tenth of the bytes; those used twice there go on to the main
+    queue, the others leave early and are remembered by key. ``mark`` counts uses, up to three.
+    """
+
+    def __init__(self, capacity_bytes: int) -> None:
+        super().__init__(capacity_bytes)
+        self._small = _Lane()
+        self._main = _Lane()
+        self._ghosts = _Ghosts()
+
+    def expect(self, chunk: Evictable) -> None:
+        chunk.mark = _IN_MAIN if self._ghosts.drop(chunk.key) else 0
+
+    def admit(self, chunk: Evictable) -> None:
+        (self._main if chunk.mark & _IN_MAIN else self._small).add(chunk)
+
+    def touch(self, chunk: Evictable) -> None:
+        if chunk.mark & _USES < _USES:
+            chunk.mark += 1
+
+    def hold(self, chunk: Evictable) -> None:
+        (self._main if chunk.mark & _IN_MAIN else self._small).remove(chunk)
+
+    def release(self, chunk: Evictable) -> None:
+        self.touch(chunk)
+        self.admit(chunk)
+
+    def victim(self) -> Evictable | None:
+        small, main = self._small, self._main
+        while small.chunks or main.chunks:
+            from_small = small.num_bytes * _SMALL_SHARE > self.capacity_bytes or not main.chunks
+            chunk = (small if from_small else main).pop()
+            uses = chunk.mark & _USES
+            if from_small:
+                if uses > 1:
+                    chunk.mark = _IN_MAIN
+                    main.add(chunk)
+                    continue
+                self._ghosts.add(chunk)
+                self._ghosts.shrink_to(self.capacity_bytes)
+                return chunk
+            if not uses:
+                return chunk
+            chunk.mark -= 1
+            main.add(chunk)
+        return None
+
+
+class _Lane:
+    """Chunks in order, and their bytes."""
+
+    __slots__ = ("chunks", "num_bytes")
+
+    def __init__(self) -> None:
+        self.chunks: OrderedDict[bytes, Evictable] = OrderedDict()
+        self.num_bytes = 0
+
+    def add(self, chunk: Evictable) -> None:
+        self.chunks[chunk.key] = chunk
+        self.num_bytes += chunk.num_bytes
+
+    def remove(self, chunk: Evictable) -> None:
+        del self.chunks[chunk.key]
+        self.num_bytes -= chunk.num_bytes
+
+    def pop(self) -> Evictable:
+        chunk = self.chunks.popitem(last=False)[1]
+        self.num_bytes -= chunk.num_bytes
+        return chunk
+
+
+class _Ghosts:
+    """Keys of chunks that left, and the bytes they had; the oldest are forgotten first."""
+
+    __slots__ = ("bytes_by_key", "num_bytes")
+
+    def __init__(self) -> None:
+        self.bytes_by_key: OrderedDict[bytes, int] = OrderedDict()
+        self.num_bytes = 0
+
+    def add(self, chunk: Evictable) -> None:
+        self.bytes_by_key[chunk.key] = chunk.num_bytes
+        self.num_bytes += chunk.num_bytes
+
+    def drop(self, key: bytes) -> bool:
+        num_bytes = self.bytes_by_key.pop(key, None)
+        if num_bytes is None:
+            return False
+        self.num_bytes -= num_bytes
+        return True
+
+    def shrink_to(self, num_bytes: int) -> None:
+        while self.num_bytes > num_bytes and self.bytes_by_key:
+            self.num_bytes -= self.bytes_by_key.popitem(last=False)[1]
+
+
+POLICIES: dict[str, type[Policy]] = {"arc": Arc, "lru": Lru, "s3fifo": S3Fifo}
+
+
+def make_policy(name: str, capacity_bytes: int) -> Policy:
+    """The policy of that name; ValueError names those there are."""
+    if name not in POLICIES:
+        raise ValueError(f"there is no eviction policy {name!r}; there are {', '.join(POLICIES)}")
+    return POLICIES[name](capacity_bytes)

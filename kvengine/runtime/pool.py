@@ -1,0 +1,397 @@
+"""The books of host memory: which chunk is where, who reads it, who leaves first. No torch.
+
+A chunk is *pending* from ``prepare_store`` until ``complete_store``, *resident* afterwards and
+*pinned* while a load reads it. Only resident chunks that nobody reads can be evicted. A chunk that
+is dropped while somebody writes or reads it is a miss at once, and gives its place back when the
+last of them is done.
+
+Batches are given in the order of a prefix. Where a policy cares about order, the end of a prefix
+is less worth than its beginning, so a batch is admitted and touched from its end.
+"""
+
+from __future__ import annotations
+
+import enum
+import itertools
+from collections.abc import Iterable, Sequence
+
+from attrs import frozen
+
+from kvengine.runtime.admission import Admission
+from kvengine.runtime.places import Place, Places
+from kvengine.runtime.policies import make_policy
+
+__all__ = ["Chunk", "Found", "HostPool", "PoolStats", "Prepared", "agree"]
+
+
+class Found(enum.Enum):
+    """What a tier knows of a chunk."""
+
+    MISS = "miss"
+    HIT = "hit"
+    PENDING = "pending"
+    """On its way in; ask again soon."""
+
+
+_MISS, _HIT, _PENDING = Found.MISS, Found.HIT, Found.PENDING
+
+Span = tuple[int, int]
+"""Blocks of a chunk: the first one's number within the chunk, and how many."""
+
+
+class Chunk:
+    """One chunk in host memory. ``place`` has exactly the payload of its group."""
+
+    __slots__ = ("found", "group", "key", "mark", "num_bytes", "pins", "place", "span")
+
+    def __init__(
+        self, key: bytes, group: int, num_bytes: int, place: Place, span: Span | None
+    ) -> None:
+        self.key = key
+        self.group = group
+        self.num_bytes = num_bytes
+        self.place = place
+        self.span = span
+        self.found = _PENDING
+        self.pins = 0
+        self.mark = 0
+
+
+@frozen
+class Prepared:
+    """What a store may write: ``keys[i]`` goes to ``places[i]``.
+
+    ``present`` keys are there or on their way already, ``refused`` ones found no place or were
+    not admitted, and ``evicted`` ones had to leave.
+    """
+
+    keys: list[bytes]
+    places: list[Place]
+    present: list[bytes]
+    refused: list[bytes]
+    evicted: list[bytes]
+
+
+@frozen(kw_only=True)
+class PoolStats:
+    """Gauges, and counters since the pool was made."""
+
+    capacity_bytes: int
+    resident_bytes: int
+    """Payload of the chunks that can be loaded."""
+    pending_bytes: int
+    pinned_bytes: int
+    free_bytes: int
+    resident_chunks: int
+    pinned_chunks: int
+    lookups: int
+    hits: int
+    misses: int
+    stores: int
+    failed_stores: int
+    evictions: int
+    not_admitted: int
+    no_room: int
+
+
+class HostPool:
+    """The books of one rank's host memory. Single owner: calls must not overlap.
+
+    ``chunk_bytes`` is the payload of a chunk per group (``plan.offload.chunk_bytes``). A key ends
+    with its group's number, 4 bytes big-endian. Raises ValueError for a key of no group.
+    """
+
+    def __init__(
+        self,
+        chunk_bytes: Sequence[int],
+        budget_bytes: int,
+        *,
+        policy: str = "lru",
+        store_threshold: int = 0,
+        threshold_memory: int = 64_000,
+    ) -> None:
+        self.chunk_bytes = tuple(chunk_bytes)
+        self.places = Places(self.chunk_bytes, budget_bytes)
+        self._policy = make_policy(policy, self.places.capacity_bytes)
+        self._admission = Admission(store_threshold, threshold_memory)
+        self._chunks: dict[bytes, Chunk] = {}
+        self._group_of = {
+            group.to_bytes(4, "big"): (group, size) for group, size in enumerate(chunk_bytes)
+        }
+        self._occupied = {size: self.places.occupied_bytes(size) for size in chunk_bytes}
+        self._resident_bytes = self._resident_chunks = 0
+        self._pinned_bytes = self._pinned_chunks = self._pending_bytes = 0
+        self._lookups = self._misses = self._hits = 0
+        self._stores = self._failed_stores = self._evictions = 0
+        self._not_admitted = self._no_room = 0
+
+    def __len__(self) -> int:
+        return len(self._chunks)
+
+    def __contains__(self, key: bytes) -> bool:
+        return self.lookup_one(key) is not _MISS
+
+    def group_of(self, key: bytes) -> int:
+        """The group that a key names."""
+        return self._shape_of(key)[0]
+
+    def lookup(self, keys: Iterable[bytes], spans: Sequence[Span] | None = None) -> list[Found]:
+        """What is known of each chunk; with ``spans``, of these blocks of each.
+
+        A chunk stored in part is a hit only for the blocks that it has.
+        """
+        get = self._chunks.get
+        if spans is None:
+            found = [
+                _MISS if (chunk := get(key)) is None or chunk.span else chunk.found for key in keys
+            ]
+        else:
+            found = [
+                _MISS if (chunk := get(key)) is None or not _covers(chunk, span) else chunk.found
+                for key, span in zip(keys, spans, strict=True)
+            ]
+        self._lookups += len(found)
+        self._misses += found.count(_MISS)
+        self._hits += found.count(_HIT)
+        return found
+
+    def lookup_one(self, key: bytes) -> Found:
+        """What is known of one whole chunk. Not counted as a lookup."""
+        chunk = self._chunks.get(key)
+        return _MISS if chunk is None or chunk.span else chunk.found
+
+    def chunk(self, key: bytes) -> Chunk | None:
+        """A chunk that is resident or pending, for looking at only."""
+        chunk = self._chunks.get(key)
+        return None if chunk is None or chunk.found is _MISS else chunk
+
+    def touch(self, keys: Sequence[bytes]) -> None:
+        """The chunks of a prefix were used; unknown ones and those on their way are passed over."""
+        get, touch = self._chunks.get, self._policy.touch
+        for key in reversed(keys):
+            chunk = get(key)
+            if chunk is not None and not chunk.pins and chunk.found is _HIT:
+                touch(chunk)
+
+    def prepare_store(
+        self, keys: Iterable[bytes], spans: Sequence[Span | None] | None = None
+    ) -> Prepared:
+        """Make room for chunks that are not there, evicting others, never one of ``keys``.
+
+        Every key returned in ``keys`` must be completed. ``spans`` says which blocks will be
+        written, where it is not all of a chunk. A chunk held in part is replaced when other blocks
+        of it are offered, unless it is in use.
+        """
+        out = Prepared([], [], [], [], [])
+        keys = list(keys)
+        held: list[Chunk] | None = None
+        chunks, take, expect = self._chunks, self.places.take, self._policy.expect
+        for chunk in self._wanted(keys, spans, out):
+            expect(chunk)
+            size = chunk.num_bytes
+            place = take(size)
+            if place is None:
+                if held is None:
+                    held = self._hold_all(keys)
+                place = self._make_room(size, out.evicted)
+                if place is None:
+                    self._no_room += 1
+                    out.refused.append(chunk.key)
+                    continue
+            chunk.place = place
+            chunks[chunk.key] = chunk
+            self._pending_bytes += size
+            out.keys.append(chunk.key)
+            out.places.append(place)
+        for chunk in held or ():
+            self._policy.release(chunk)
+        return out
+
+    def complete_store(self, keys: Sequence[bytes], success: bool = True) -> None:
+        """The bytes of pending chunks are there, and they can be found; or the write failed."""
+        chunks, admit = self._chunks, self._policy.admit
+        for key in reversed(keys):
+            chunk = chunks[key]
+            self._pending_bytes -= chunk.num_bytes
+            if success and chunk.found is _PENDING:
+                chunk.found = _HIT
+                self._resident_bytes += chunk.num_bytes
+                self._resident_chunks += 1
+                admit(chunk)
+            else:
+                self._give_back(chunk)
+        if success:
+            self._stores += len(keys)
+        else:
+            self._failed_stores += len(keys)
+
+    def prepare_load(self, keys: Sequence[bytes]) -> list[Place | None]:
+        """Pin chunks and say where they are; None for one that is not resident (any more).
+
+        Every key that got a place must be completed, once per call.
+        """
+        get, hold = self._chunks.get, self._policy.hold
+        places: list[Place | None] = []
+        for key in keys:
+            chunk = get(key)
+            if chunk is None or chunk.found is not _HIT:
+                places.append(None)
+                continue
+            if not chunk.pins:
+                hold(chunk)
+                self._pinned_chunks += 1
+                self._pinned_bytes += chunk.num_bytes
+            chunk.pins += 1
+            places.append(chunk.place)
+        return places
+
+    def complete_load(self, keys: Sequence[bytes]) -> None:
+        """Take one pin off each chunk."""
+        chunks, release = self._chunks, self._policy.release
+        for key in reversed(keys):
+            chunk = chunks[key]
+            chunk.pins -= 1
+            if chunk.pins:
+                continue
+            self._pinned_chunks -= 1
+            self._pinned_bytes -= chunk.num_bytes
+            if chunk.found is _HIT:
+                release(chunk)
+            else:
+                self._give_back(chunk)
+
+    def discard(self, keys: Iterable[bytes]) -> None:
+        """Forget chunks: they are misses from now on, whoever still writes or reads them."""
+        for key in keys:
+            chunk = self._chunks.get(key)
+            if chunk is not None and chunk.found is not _MISS:
+                self._drop(chunk)
+
+    def reset(self) -> None:
+        """Forget every chunk."""
+        self.discard(list(self._chunks))
+
+    def stats(self) -> PoolStats:
+        """Gauges and counters; O(1)."""
+        return PoolStats(
+            capacity_bytes=self.places.capacity_bytes,
+            resident_bytes=self._resident_bytes,
+            pending_bytes=self._pending_bytes,
+            pinned_bytes=self._pinned_bytes,
+            free_bytes=self.places.free_bytes,
+            resident_chunks=self._resident_chunks,
+            pinned_chunks=self._pinned_chunks,
+            lookups=self._lookups,
+            hits=self._hits,
+            misses=self._misses,
+            stores=self._stores,
+            failed_stores=self._failed_stores,
+            evictions=self._evictions,
+            not_admitted=self._not_admitted,
+            no_room=self._no_room,
+        )
+
+    def check(self) -> None:
+        """Assert that the books balance; O(chunks), for tests."""
+        self.places.check()
+        chunks = list(self._chunks.values())
+        resident = [chunk for chunk in chunks if chunk.found is _HIT]
+        taken = sum(self._occupied[chunk.num_bytes] for chunk in chunks)
+        assert taken + self.places.free_bytes == self.places.capacity_bytes
+        assert sum(chunk.num_bytes for chunk in resident) == self._resident_bytes
+        assert sum(chunk.num_bytes for chunk in chunks if chunk.pins) == self._pinned_bytes
+        runs = sorted(run for chunk in chunks for run in chunk.place)
+        assert all(a + n <= b for (a, n), (b, _) in itertools.pairwise(runs))
+
+    def _shape_of(self, key: bytes) -> tuple[int, int]:
+        shape = self._group_of.get(key[-4:])
+        if shape is None:
+            number = int.from_bytes(key[-4:], "big")
+            raise ValueError(f"a key names group {number}, there are {len(self._group_of)} groups")
+        return shape
+
+    def _wanted(
+        self, keys: Iterable[bytes], spans: Sequence[Span | None] | None, out: Prepared
+    ) -> list[Chunk]:
+        """Chunks to find places for; sorts the other keys into ``out``."""
+        wanted: dict[bytes, Chunk] = {}
+        get, group_of = self._chunks.get, self._group_of
+        admit_all = self._admission.open
+        for index, key in enumerate(keys):
+            span = None if spans is None else spans[index]
+            present = get(key)
+            if present is not None:
+                if not self._makes_way(present, span):
+                    (out.refused if present.found is _MISS else out.present).append(key)
+                    continue
+                self._drop(present)
+            elif key in wanted:
+                out.present.append(key)
+                continue
+            group, size = group_of.get(key[-4:]) or self._shape_of(key)
+            if admit_all or self._admission.admits(key):
+                wanted[key] = Chunk(key, group, size, (), span)
+            else:
+                self._not_admitted += 1
+                out.refused.append(key)
+        return list(wanted.values())
+
+    def _makes_way(self, chunk: Chunk, span: Span | None) -> bool:
+        """Whether a chunk held in part is replaced for other blocks of the same chunk."""
+        if chunk.span is None or chunk.pins or chunk.found is not _HIT:
+            return False
+        return span is None or not _covers(chunk, span)
+
+    def _hold_all(self, keys: Iterable[bytes]) -> list[Chunk]:
+        held = [
+            chunk
+            for key in dict.fromkeys(keys)
+            if (chunk := self._chunks.get(key)) and chunk.found is _HIT and not chunk.pins
+        ]
+        for chunk in held:
+            self._policy.hold(chunk)
+        return held
+
+    def _make_room(self, size: int, evicted: list[bytes]) -> Place | None:
+        if self._occupied[size] > self.places.capacity_bytes:
+            return None
+        victim = self._policy.victim
+        while (place := self.places.take(size)) is None:
+            chunk = victim()
+            if chunk is None:
+                return None
+            assert isinstance(chunk, Chunk)
+            self._resident_bytes -= chunk.num_bytes
+            self._resident_chunks -= 1
+            self._evictions += 1
+            self._give_back(chunk)
+            evicted.append(chunk.key)
+        return place
+
+    def _drop(self, chunk: Chunk) -> None:
+        if chunk.found is _HIT:
+            self._resident_bytes -= chunk.num_bytes
+            self._resident_chunks -= 1
+            if not chunk.pins:
+                self._policy.forget(chunk)
+                self._give_back(chunk)
+        chunk.found = _MISS
+
+    def _give_back(self, chunk: Chunk) -> None:
+        del self._chunks[chunk.key]
+        self.places.give(chunk.place, chunk.num_bytes)
+
+
+def _covers(chunk: Chunk, span: Span) -> bool:
+    if chunk.span is None:
+        return True
+    first, count = chunk.span
+    return first <= span[0] and span[0] + span[1] <= first + count
+
+
+def agree(budgets_bytes: Iterable[int]) -> int:
+    """The budget that every rank of an engine keeps books with: the least that one of them has.
+
+    Each rank's books then take the same decisions, and no rank is sent to bytes that it lacks.
+    """
+    return min(budgets_bytes)
