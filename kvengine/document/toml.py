@@ -34,7 +34,7 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _DATE_LIKE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{2}:[0-9]{2}")
-_MANY_DIGITS = re.compile(r"[0-9][0-9_]{%d,}" % MAX_DIGITS)
+_MANY_DIGITS = re.compile(rf"[0-9][0-9_]{{{MAX_DIGITS},}}")
 _TWICE = ("overwrite", "twice", "mutate", "redefine")
 
 

@@ -9,7 +9,7 @@ from attrs import Factory, define
 
 from kvengine.errors import Path
 
-__all__ = ["Entry", "Node", "walk"]
+__all__ = ["Entry", "Node", "reach", "walk"]
 
 
 @define(eq=False)
@@ -29,6 +29,11 @@ class Node:
     entries: list[Entry] = Factory(list)
     content: int = -1
 
+    @property
+    def content_start(self) -> int:
+        """Where the value itself starts, behind YAML's anchor and tag."""
+        return self.start if self.content < 0 else self.content
+
     def entry(self, key: str | int) -> Entry | None:
         """The entry at ``key``, or None."""
         if self.kind == "list":
@@ -44,7 +49,8 @@ class Entry:
     """A key (or list index) with its value.
 
     ``start:end`` are the characters of the key; for a list item, of the item. ``shared`` says
-    that the value is written elsewhere: by a YAML alias, or merged in with ``<<``.
+    that the value is written elsewhere: by a YAML alias (that ends at ``written_end``), or
+    merged in with ``<<``.
     """
 
     key: str | int
@@ -52,6 +58,7 @@ class Entry:
     end: int
     node: Node
     shared: Literal["", "alias", "merge"] = ""
+    written_end: int = -1
 
 
 def walk(root: Node, path: Path) -> Iterator[Entry]:
@@ -63,3 +70,9 @@ def walk(root: Node, path: Path) -> Iterator[Entry]:
             return
         yield entry
         node = entry.node
+
+
+def reach(root: Node, path: Path) -> tuple[list[Entry], Path]:
+    """The entries on the way to ``path`` as far as it exists, and the rest of the path."""
+    way = list(walk(root, path))
+    return way, path[len(way) :]
