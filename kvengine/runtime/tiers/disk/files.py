@@ -7,6 +7,8 @@ import fcntl
 import os
 import stat
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 
 __all__ = ["Files", "allocated_bytes"]
 
@@ -27,12 +29,15 @@ class Files:
             flags |= os.O_NOFOLLOW
         return os.open(name, flags, dir_fd=dir_fd)
 
+    def make_dirs(self, path: str) -> None:
+        """Make a directory (0700), and those above it, unless it is there."""
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        self.make_dir(path)
+
     def make_dir(self, name: str, dir_fd: int | None = None) -> None:
         """Make a directory (0700) unless it is there."""
-        try:
+        with suppress(FileExistsError):
             os.mkdir(name, 0o700, dir_fd=dir_fd)
-        except FileExistsError:
-            return
 
     def remove_dir(self, name: str, dir_fd: int) -> None:
         """Remove an empty directory."""
@@ -45,6 +50,10 @@ class Files:
     def stat(self, name: str, dir_fd: int) -> os.stat_result:
         """What a name stands for, itself and not what it may link to."""
         return os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+
+    def stat_path(self, path: str) -> os.stat_result:
+        """What a path leads to."""
+        return Path(path).stat()
 
     def open(self, name: str, flags: int, dir_fd: int) -> int:
         """Open a regular file of our own, made with mode 0600 if ``flags`` ask for it."""
@@ -86,10 +95,8 @@ class Files:
 
     def unlink(self, name: str, dir_fd: int) -> None:
         """Remove a file; one that is gone already counts as removed."""
-        try:
+        with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=dir_fd)
-        except FileNotFoundError:
-            return
 
     def try_lock(self, fd: int) -> bool:
         """Take the exclusive lock of an open file, which ends with the process; False if taken."""

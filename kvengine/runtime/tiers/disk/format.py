@@ -26,6 +26,7 @@ from kvengine.units import align_up
 __all__ = [
     "BLOCK_BYTES",
     "FORMAT_VERSION",
+    "MAX_EXTENT_ENTRIES",
     "MAX_KEY_BYTES",
     "Entry",
     "Extent",
@@ -42,6 +43,7 @@ __all__ = [
 FORMAT_VERSION = 1
 BLOCK_BYTES = 4096
 MAX_KEY_BYTES = 67
+MAX_EXTENT_ENTRIES = 256
 
 _ENTRY = struct.Struct("<16sQIB67s")
 _HEADER = struct.Struct("<8sIQ16sQ32s")
@@ -119,16 +121,21 @@ def pack_extent_head(nonce: bytes, offset: int, end: int, entries: Sequence[Entr
     return (body + xxh3_128_digest(body)).ljust(extent_head_bytes(len(entries)), b"\0")
 
 
-def parse_extent_head(segment: memoryview, offset: int, nonce: bytes) -> Extent | None:
-    """The extent that begins at ``offset`` of a whole segment in memory; None if none does."""
-    magic, extent_nonce, own_offset, extent_bytes, count = _EXTENT.unpack_from(segment, offset)
-    body_bytes = _EXTENT.size + count * _ENTRY.size
-    end = offset + extent_bytes
-    if magic != b"kvextent" or extent_nonce != nonce or own_offset != offset or end > len(segment):
+def parse_extent_head(
+    room: memoryview, header: SegmentHeader, offset: int, room_at: int = 0
+) -> Extent | None:
+    """The extent at ``offset`` of a segment, of which ``room`` holds the bytes from ``room_at`` on.
+
+    None if no extent of this use of the segment begins there.
+    """
+    at = offset - room_at
+    magic, nonce, own_offset, extent_bytes, count = _EXTENT.unpack_from(room, at)
+    if magic != b"kvextent" or nonce != header.nonce or own_offset != offset:
         return None
-    body = segment[offset : offset + body_bytes]
-    checksum = segment[offset + body_bytes : offset + body_bytes + _SUM_BYTES]
-    if xxh3_128_digest(body) != bytes(checksum):
+    end, body_bytes = offset + extent_bytes, _EXTENT.size + count * _ENTRY.size
+    body = room[at : at + body_bytes]
+    checksum = room[at + body_bytes : at + body_bytes + _SUM_BYTES]
+    if end > header.segment_bytes or xxh3_128_digest(body) != bytes(checksum):
         return None
     return Extent(end, _parse_entries(body[_EXTENT.size :]))
 

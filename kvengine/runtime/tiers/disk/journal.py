@@ -1,0 +1,259 @@
+"""The segments of one owner, in the order of writing: the newest is written, the oldest leaves.
+
+A segment's file is made once, at its full size, and used again for newer segments when it is the
+oldest and the limit is reached: nothing grows, and writing needs no new blocks from the file
+system. A write costs the same however much there is, and readers never wait for it (case R15).
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from kvengine.runtime.tiers.disk.catalog import Catalog
+from kvengine.runtime.tiers.disk.descriptors import FileName
+from kvengine.runtime.tiers.disk.files import Files
+from kvengine.runtime.tiers.disk.format import Entry, SegmentHeader
+from kvengine.runtime.tiers.disk.segment import (
+    Device,
+    Reservation,
+    Segment,
+    seal,
+    unseal,
+    write_extent,
+    write_header,
+)
+from kvengine.runtime.tiers.disk.space import Space
+from kvengine.units import format_bytes
+
+__all__ = ["Fsync", "Journal", "NoRoom"]
+
+_log = logging.getLogger(__name__)
+_RETIRE_S = 1.0
+
+Fsync = Literal["never", "seal", "put"]
+Enter = Callable[[Segment, Sequence[Entry]], None]
+
+
+class NoRoom(Exception):  # noqa: N818 - an answer, not a fault
+    """There is no room for a segment, and nothing that could make some."""
+
+
+class Journal:
+    """Where this owner's chunks are written. Thread-safe."""
+
+    def __init__(
+        self, files: Files, device: Device, space: Space, catalog: Catalog, fsync: Fsync
+    ) -> None:
+        self.evictions = 0
+        """Chunks that left because their segment's file was needed."""
+        self.on_roll: Callable[[], None] = lambda: None
+        """Called when a segment was closed and another begun."""
+        self._files = files
+        self._device = device
+        self._space = space
+        self._catalog = catalog
+        self._fsync = fsync
+        self._lock = threading.RLock()
+        self._active: Segment | None = None
+        self._closed: list[Segment] = []
+        self._spares: list[FileName] = []
+        self._sequence = 0
+
+    @property
+    def used_bytes(self) -> int:
+        """What the segment files of this owner occupy."""
+        with self._lock:
+            sizes = [segment.header.segment_bytes for segment in self._segments()]
+            return sum(sizes) + len(self._spares) * self._space.segment_bytes
+
+    @property
+    def num_spares(self) -> int:
+        """Files that lie ready for the next segments."""
+        return len(self._spares)
+
+    def write(
+        self, keys: Sequence[bytes], payloads: Sequence[memoryview], enter: Enter | None = None
+    ) -> None:
+        """Write chunks next to each other; when they are on disk, ``enter`` makes them known.
+
+        Raises ``NoRoom``, or ``OSError``; then none of them is known.
+        """
+        place = self._reserve([len(payload) for payload in payloads])
+        try:
+            entries = write_extent(self._device, place, keys, payloads)
+            if self._fsync == "put":
+                self._sync(place.segment)
+            with self._lock:
+                place.segment.entries.extend(entries)
+            (enter or self._catalog.add)(place.segment, entries)
+        finally:
+            with self._lock:
+                place.segment.writing -= 1
+            self._seal_complete(place.segment)
+
+    def write_deleted(self, keys: Sequence[bytes]) -> None:
+        """Write that keys were deleted, for the next start. Raises as ``write`` does."""
+        self.write(keys, [memoryview(b"")] * len(keys))
+
+    def oldest(self) -> Segment | None:
+        """The segment that leaves next; None when there is none that could."""
+        with self._lock:
+            return next((segment for segment in self._closed if not segment.writing), None)
+
+    def retire(self, segment: Segment, *, keep_file: bool) -> bool:
+        """Give a segment up and keep its file for the next, or remove it; False if it is read."""
+        with self._lock:
+            if segment not in self._closed:
+                return True
+            self.evictions += self._catalog.drop_segment(segment)
+            if not segment.retire(_RETIRE_S):
+                _log.warning("%s is still being read; another goes first", segment.file.path)
+                return False
+            self._closed.remove(segment)
+            if keep_file and segment.header.segment_bytes == self._space.segment_bytes:
+                self._spares.append(segment.file)
+            else:
+                self._space.remove(segment.file)
+            return True
+
+    def add(self, found: Sequence[Segment]) -> None:
+        """Take over complete segments of the lane, as of a former owner."""
+        with self._lock:
+            for segment in sorted(found, key=lambda segment: segment.header.sequence):
+                self._catalog.add(segment, segment.entries)
+                self._closed.append(segment)
+            self._closed.sort(key=lambda segment: segment.header.sequence)
+            if self._closed:
+                self._sequence = max(self._sequence, self._closed[-1].header.sequence)
+
+    def resume(self) -> None:
+        """Write on in the newest segment if there is much room, seal what a crash left. OSError."""
+        with self._lock:
+            newest = self._closed[-1] if self._closed else None
+            if newest and newest.tail < newest.header.segment_bytes // 4 * 3:
+                if newest.sealed:
+                    unseal(self._device, newest)
+                self._active = self._closed.pop()
+        for segment in list(self._closed):
+            self._seal_complete(segment)
+
+    def shrink(self, most_bytes: int) -> None:
+        """Remove segments, oldest first, until this owner occupies ``most_bytes`` at most."""
+        while self.used_bytes > most_bytes:
+            with self._lock:
+                if self._spares:
+                    self._space.remove(self._spares.pop())
+                    continue
+            oldest = self.oldest()
+            if oldest is None or not self.retire(oldest, keep_file=False):
+                return
+
+    def abandon(self) -> None:
+        """Give everything up without touching the files, which are not ours any more."""
+        with self._lock:
+            left = self._segments()
+            files = [*(segment.file for segment in left), *self._spares]
+            self._active, self._closed, self._spares = None, [], []
+        for segment in left:
+            self._catalog.drop_segment(segment)
+            segment.retire(0.0)
+        for file in files:
+            self._device.descriptors.forget(file)
+
+    def close(self) -> None:
+        """Seal what is being written, so that the next start need not scan it."""
+        with self._lock:
+            active, self._active = self._active, None
+            if active is not None:
+                self._closed.append(active)
+        if active is not None:
+            self._seal_complete(active)
+
+    def _segments(self) -> list[Segment]:
+        return [*self._closed, *([self._active] if self._active else [])]
+
+    def _reserve(self, lengths: Sequence[int]) -> Reservation:
+        with self._lock:
+            place = self._active.reserve(lengths) if self._active else None
+            if place is None:
+                place = self._roll().reserve(lengths)
+        if place is None:
+            raise NoRoom("the chunk is larger than a segment")
+        return place
+
+    def _roll(self) -> Segment:
+        """Close the segment being written and begin another."""
+        file = self._next_file()
+        self._sequence = max(self._sequence + 1, time.time_ns())
+        header = SegmentHeader(
+            self._space.segment_bytes,
+            secrets.token_bytes(16),
+            self._sequence,
+            self._space.namespace,
+        )
+        try:
+            begun = write_header(self._device, file, header)
+        except OSError:
+            self._spares.append(file)
+            raise
+        full, self._active = self._active, begun
+        if full is not None:
+            self._closed.append(full)
+            self._seal_complete(full)
+        self.on_roll()
+        return begun
+
+    def _next_file(self) -> FileName:
+        """A file for the next segment: a spare one, a new one, or the oldest one's."""
+        while True:
+            if self._spares:
+                return self._spares.pop(0)
+            file = self._grow()
+            if file is not None:
+                return file
+            victim = self.oldest()
+            if victim is None:
+                self._space.say_hungry(True)
+                raise NoRoom("the limit is reached and no segment of ours could leave")
+            if not self.retire(victim, keep_file=True):
+                self._closed.append(self._closed.pop(0))
+
+    def _grow(self) -> FileName | None:
+        try:
+            return self._space.grow()
+        except OSError as error:
+            if self.oldest() is None:
+                raise
+            _log.warning("%s cannot grow (%s): the oldest leaves", self._space.path, error)
+            return None
+
+    def _seal_complete(self, segment: Segment) -> None:
+        with self._lock:
+            if segment is self._active or segment.writing or segment.sealed:
+                return
+            if not segment.pin():
+                return
+            segment.sealed = True
+        try:
+            seal(self._device, segment)
+            if self._fsync != "never":
+                self._sync(segment)
+        except OSError as error:
+            segment.sealed = False
+            _log.warning(
+                "%s stays without an index (%s): the next start scans its %s",
+                segment.file.path,
+                error,
+                format_bytes(segment.header.segment_bytes),
+            )
+        finally:
+            segment.unpin()
+
+    def _sync(self, segment: Segment) -> None:
+        with self._device.descriptors.borrow(segment.file) as fd:
+            self._files.datasync(fd)

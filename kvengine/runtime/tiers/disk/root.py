@@ -1,0 +1,220 @@
+"""The directory of a disk tier: namespaces, lanes, their owners, and the one limit over all.
+
+::
+
+    root_dir/LOCK                               held for a moment by whoever changes what is below
+    root_dir/<identity digest>/identity.json
+    root_dir/<identity digest>/<lane>/LOCK      held by the one process that owns the lane
+    root_dir/<identity digest>/<lane>/<random>.seg
+
+A lane has one owner at a time (case R09); the lock is the kernel's and ends with its process. What
+an ended process left is adopted by the next one of the same identity, or reclaimed when the space
+is needed (case R17). Occupied bytes are counted from the files themselves: no ledger can be wrong.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from attrs import frozen
+
+from kvengine.runtime.tiers.base import TierError
+from kvengine.runtime.tiers.disk.files import Files, allocated_bytes
+
+__all__ = ["HUNGRY_NAME", "LOCK_NAME", "SEGMENT_SUFFIX", "LaneFiles", "Root"]
+
+SEGMENT_SUFFIX = ".seg"
+LOCK_NAME = "LOCK"
+HUNGRY_NAME = "HUNGRY"
+_NAMESPACE = re.compile(r"[0-9a-f]{32}")
+_LANE = re.compile(r"[0-9]{1,4}")
+_POLL_S = 0.002
+
+
+@frozen
+class LaneFiles:
+    """What a lane holds, seen from outside."""
+
+    namespace: str
+    lane: str
+    segments: tuple[str, ...]
+    """File names, the one written longest ago first."""
+    num_bytes: int
+    """Everything the lane occupies: segments, lock, remains, and the directory."""
+    last_used_s: float
+    """When anything in it was last written (seconds since the epoch)."""
+    hungry_s: float
+    """When its owner last found no room; 0 if it has room."""
+
+
+class Root:
+    """A disk tier's directory, as one process sees it. Methods raise ``OSError``."""
+
+    def __init__(self, files: Files, path: str, *, make: bool = True) -> None:
+        """Open the directory, made with mode 0700 if need be; TierError if that fails."""
+        self.files = files
+        self.path = path
+        self._mine = threading.Lock()
+        try:
+            if make:
+                files.make_dirs(path)
+            self.dir_fd = files.open_dir(path)
+            flags = os.O_RDWR | (os.O_CREAT if make else 0)
+            self._lock_fd = files.open(LOCK_NAME, flags, self.dir_fd)
+        except OSError as error:
+            raise TierError(f"{path} cannot be used as a disk tier: {error.strerror}") from error
+
+    def close(self) -> None:
+        """Close the descriptors."""
+        self.files.close(self._lock_fd)
+        self.files.close(self.dir_fd)
+
+    @contextmanager
+    def locked(self, timeout_s: float) -> Iterator[None]:
+        """Be the only one that changes the directory; ``TimeoutError`` if others take too long."""
+        until_s = time.monotonic() + timeout_s
+        late = TimeoutError(errno.ETIMEDOUT, "another process keeps the lock", self.path)
+        if not self._mine.acquire(timeout=timeout_s):
+            raise late
+        try:
+            while not self.files.try_lock(self._lock_fd):
+                if time.monotonic() >= until_s:
+                    raise late
+                time.sleep(_POLL_S)
+            try:
+                yield
+            finally:
+                self.files.unlock(self._lock_fd)
+        finally:
+            self._mine.release()
+
+    def is_there(self) -> bool:
+        """Whether the path still leads to this directory (it may have been removed or replaced)."""
+        try:
+            now, then = self.files.stat_path(self.path), os.fstat(self.dir_fd)
+        except OSError:
+            return False
+        return (now.st_dev, now.st_ino) == (then.st_dev, then.st_ino)
+
+    def namespaces(self) -> list[str]:
+        """The digests of the identities that have a place here."""
+        return [name for name in self.files.list_dir(self.dir_fd) if _NAMESPACE.fullmatch(name)]
+
+    def lanes(self) -> list[LaneFiles]:
+        """All lanes of all namespaces that we may look into."""
+        return [lane for name in self.namespaces() for lane in self.lanes_of(name)]
+
+    def lanes_of(self, namespace: str) -> list[LaneFiles]:
+        """The lanes of one namespace; none if it is not there or somebody else's."""
+        try:
+            with self.directory(namespace) as dir_fd:
+                names = [name for name in self.files.list_dir(dir_fd) if _LANE.fullmatch(name)]
+        except (FileNotFoundError, PermissionError):
+            return []
+        return [found for name in names if (found := self._look(namespace, name)) is not None]
+
+    def used_bytes(self) -> int:
+        """What everything of ours below this directory occupies."""
+        used = sum(lane.num_bytes for lane in self.lanes())
+        for name in [LOCK_NAME, *self.namespaces()]:
+            used += allocated_bytes(self.files.stat(name, self.dir_fd))
+            if name != LOCK_NAME:
+                used += self._plain_bytes(name)
+        return used
+
+    @contextmanager
+    def directory(self, namespace: str, lane: str | None = None) -> Iterator[int]:
+        """A descriptor of a namespace's or lane's directory for as long as the block lasts."""
+        fd = self.files.open_dir(namespace, self.dir_fd)
+        try:
+            if lane is None:
+                yield fd
+                return
+            lane_fd = self.files.open_dir(lane, fd)
+            try:
+                yield lane_fd
+            finally:
+                self.files.close(lane_fd)
+        finally:
+            self.files.close(fd)
+
+    @contextmanager
+    def unowned(self, namespace: str, lane: str) -> Iterator[int | None]:
+        """A descriptor of a lane's directory, kept from having an owner; None if it has one.
+
+        To be used while the root is ``locked``.
+        """
+        with self.directory(namespace, lane) as dir_fd:
+            lock_fd = self.files.open(LOCK_NAME, os.O_RDWR | os.O_CREAT, dir_fd)
+            try:
+                yield dir_fd if self.files.try_lock(lock_fd) else None
+            finally:
+                self.files.close(lock_fd)
+
+    def remove_lane(self, namespace: str, lane: str, dir_fd: int) -> None:
+        """Remove an unowned lane and all in it, and its namespace when that was the last lane."""
+        for name in self.files.list_dir(dir_fd):
+            self.files.unlink(name, dir_fd)
+        with self.directory(namespace) as namespace_fd:
+            self.files.remove_dir(lane, namespace_fd)
+            if any(_LANE.fullmatch(name) for name in self.files.list_dir(namespace_fd)):
+                return
+            for name in self.files.list_dir(namespace_fd):
+                self.files.unlink(name, namespace_fd)
+        with suppress(OSError):
+            self.files.remove_dir(namespace, self.dir_fd)
+
+    def make_room(self, need_bytes: int, max_bytes: int) -> int:
+        """Take from lanes without an owner until ``need_bytes`` more fit; what fits afterwards.
+
+        The lane that was used longest ago gives first, its oldest segments first. To be used while
+        the root is ``locked``.
+        """
+        free_bytes = max_bytes - self.used_bytes()
+        for lane in sorted(self.lanes(), key=lambda lane: lane.last_used_s):
+            if free_bytes >= need_bytes:
+                break
+            with self.unowned(lane.namespace, lane.lane) as dir_fd:
+                if dir_fd is None:
+                    continue
+                for name in lane.segments:
+                    if free_bytes < need_bytes:
+                        free_bytes += allocated_bytes(self.files.stat(name, dir_fd))
+                        self.files.unlink(name, dir_fd)
+                if not any(n.endswith(SEGMENT_SUFFIX) for n in self.files.list_dir(dir_fd)):
+                    self.remove_lane(lane.namespace, lane.lane, dir_fd)
+        return max_bytes - self.used_bytes()
+
+    def _look(self, namespace: str, lane: str) -> LaneFiles | None:
+        segments: list[tuple[float, str]] = []
+        last_used_s = hungry_s = 0.0
+        try:
+            with self.directory(namespace, lane) as dir_fd:
+                num_bytes = allocated_bytes(os.fstat(dir_fd))
+                for name in self.files.list_dir(dir_fd):
+                    with suppress(FileNotFoundError):
+                        about = self.files.stat(name, dir_fd)
+                        num_bytes += allocated_bytes(about)
+                        last_used_s = max(last_used_s, about.st_mtime)
+                        if name == HUNGRY_NAME:
+                            hungry_s = about.st_mtime
+                        if name.endswith(SEGMENT_SUFFIX):
+                            segments.append((about.st_mtime, name))
+        except (FileNotFoundError, PermissionError):
+            return None
+        names = tuple(name for _, name in sorted(segments))
+        return LaneFiles(namespace, lane, names, num_bytes, last_used_s, hungry_s)
+
+    def _plain_bytes(self, namespace: str) -> int:
+        """Bytes of the files that lie in a namespace beside its lanes."""
+        with suppress(FileNotFoundError, PermissionError), self.directory(namespace) as dir_fd:
+            abouts = [self.files.stat(name, dir_fd) for name in self.files.list_dir(dir_fd)]
+            return sum(allocated_bytes(about) for about in abouts if stat.S_ISREG(about.st_mode))
+        return 0

@@ -1,0 +1,169 @@
+"""One segment in use: where its next extent goes, what it holds, and who is reading it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from attrs import frozen
+from xxhash import xxh3_128_digest
+
+from kvengine.runtime.tiers.disk.blockio import BlockIO
+from kvengine.runtime.tiers.disk.descriptors import Descriptors, FileName
+from kvengine.runtime.tiers.disk.format import (
+    BLOCK_BYTES,
+    Entry,
+    SegmentHeader,
+    extent_head_bytes,
+    index_bytes,
+    pack_extent_head,
+    pack_index,
+)
+from kvengine.units import align_up
+
+__all__ = [
+    "Device",
+    "Reservation",
+    "Segment",
+    "extent_bytes",
+    "seal",
+    "unseal",
+    "write_extent",
+    "write_header",
+]
+
+
+@frozen
+class Device:
+    """What segments need to reach their files."""
+
+    io: BlockIO
+    descriptors: Descriptors
+
+    def read(self, file: FileName, offset: int, pieces: Sequence[memoryview]) -> None:
+        """Fill pieces from a file's bytes at ``offset``; OSError."""
+        with self.descriptors.borrow(file) as fd:
+            self.io.read(fd, offset, pieces, file.path)
+
+    def write(self, file: FileName, offset: int, pieces: Sequence[memoryview]) -> None:
+        """Write pieces to a file at ``offset``; OSError."""
+        with self.descriptors.borrow(file) as fd:
+            self.io.write(fd, offset, pieces, file.path)
+
+
+@frozen
+class Reservation:
+    """The place of an extent that is about to be written."""
+
+    segment: Segment
+    offset: int
+    lengths: tuple[int, ...]
+
+    @property
+    def payload_offsets(self) -> list[int]:
+        """Where each payload goes."""
+        offsets = []
+        offset = self.offset + extent_head_bytes(len(self.lengths))
+        for length in self.lengths:
+            offsets.append(offset)
+            offset += align_up(length, BLOCK_BYTES)
+        return offsets
+
+
+def extent_bytes(lengths: Sequence[int]) -> int:
+    """What an extent of chunks of these lengths occupies."""
+    return extent_head_bytes(len(lengths)) + sum(align_up(n, BLOCK_BYTES) for n in lengths)
+
+
+class Segment:
+    """A segment from the time its header is written until its file is used for another.
+
+    ``gone`` segments are never read again: ``pin`` says so. The counts are guarded by ``lock``;
+    the rest changes only under the lock of the ``Journal`` that the segment belongs to.
+    """
+
+    def __init__(self, file: FileName, header: SegmentHeader) -> None:
+        self.file = file
+        self.header = header
+        self.lock = threading.Condition(threading.Lock())
+        self.tail = BLOCK_BYTES
+        self.entries: list[Entry] = []
+        self.reserved = 0
+        self.writing = 0
+        self.sealed = False
+        self.pins = 0
+        self.gone = False
+
+    def reserve(self, lengths: Sequence[int]) -> Reservation | None:
+        """Room for an extent of chunks of these lengths and for the index; None if there is not."""
+        end = self.tail + extent_bytes(lengths)
+        if end + index_bytes(self.reserved + len(lengths)) > self.header.segment_bytes:
+            return None
+        place = Reservation(self, self.tail, tuple(lengths))
+        self.tail = end
+        self.reserved += len(lengths)
+        self.writing += 1
+        return place
+
+    def pin(self) -> bool:
+        """Keep the segment's bytes in place until ``unpin``; False if they are gone already."""
+        with self.lock:
+            if self.gone:
+                return False
+            self.pins += 1
+            return True
+
+    def unpin(self) -> None:
+        """End what ``pin`` began."""
+        with self.lock:
+            self.pins -= 1
+            if not self.pins:
+                self.lock.notify_all()
+
+    def retire(self, timeout_s: float) -> bool:
+        """Let nobody begin to read; True once nobody reads any more."""
+        with self.lock:
+            self.gone = True
+            return self.lock.wait_for(lambda: self.pins == 0, timeout_s)
+
+    def restore(self, entries: Sequence[Entry], end: int = 0) -> None:
+        """Know what was written to the segment earlier; ``end`` is where writing got to."""
+        self.entries.extend(entries)
+        self.reserved = len(self.entries)
+        ends = (entry.offset + align_up(entry.length, BLOCK_BYTES) for entry in entries)
+        self.tail = max(self.tail, end, *ends)
+
+
+def write_header(device: Device, file: FileName, header: SegmentHeader) -> Segment:
+    """Begin a segment in a file: whatever it held is no more. OSError."""
+    device.write(file, 0, [memoryview(header.pack())])
+    return Segment(file, header)
+
+
+def write_extent(
+    device: Device, place: Reservation, keys: Sequence[bytes], payloads: Sequence[memoryview]
+) -> list[Entry]:
+    """Write chunks where room was reserved for them; their entries. OSError."""
+    checksums = [xxh3_128_digest(payload) for payload in payloads]
+    entries = [
+        Entry(*facts)
+        for facts in zip(keys, place.payload_offsets, place.lengths, checksums, strict=True)
+    ]
+    end = place.offset + extent_bytes(place.lengths)
+    head = pack_extent_head(place.segment.header.nonce, place.offset, end, entries)
+    device.write(place.segment.file, place.offset, [memoryview(head), *payloads])
+    return entries
+
+
+def seal(device: Device, segment: Segment) -> None:
+    """Write the index that spares the next start a scan. OSError."""
+    index = pack_index(segment.header.nonce, segment.entries)
+    offset = segment.header.segment_bytes - len(index)
+    device.write(segment.file, offset, [memoryview(index)])
+
+
+def unseal(device: Device, segment: Segment) -> None:
+    """Take the index away, so that the segment can be written on. OSError."""
+    zeros = memoryview(bytes(BLOCK_BYTES))
+    device.write(segment.file, segment.header.segment_bytes - BLOCK_BYTES, [zeros])
+    segment.sealed = False

@@ -1,0 +1,102 @@
+"""The files that one owner's segments live in: made, counted against the limit, removed."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+
+from kvengine.runtime.tiers.disk.descriptors import Descriptors, FileName
+from kvengine.runtime.tiers.disk.lane import Lane
+from kvengine.runtime.tiers.disk.root import SEGMENT_SUFFIX, Root
+from kvengine.units import format_bytes
+
+__all__ = ["Space"]
+
+_log = logging.getLogger(__name__)
+_ROOT_LOCK_S = 2.0
+
+
+class Space:
+    """Makes and removes segment files of one size. Used under the lock of one journal."""
+
+    def __init__(
+        self,
+        root: Root,
+        lane: Lane,
+        descriptors: Descriptors,
+        *,
+        max_bytes: int,
+        segment_bytes: int,
+    ) -> None:
+        self.max_bytes = max_bytes
+        """Over everything below the root, whoever owns it."""
+        self.segment_bytes = segment_bytes
+        self.full = False
+        """Whether the limit, or the file system, did not let us grow the last time."""
+        self._root = root
+        self._lane = lane
+        self._descriptors = descriptors
+        self._hungry = False
+
+    @property
+    def path(self) -> str:
+        """The lane's directory."""
+        return self._lane.path
+
+    @property
+    def namespace(self) -> str:
+        """The digest of the identity."""
+        return self._lane.namespace
+
+    def file(self, name: str) -> FileName:
+        """A segment file of the lane."""
+        return FileName(self._lane.dir_fd, name, f"{self._lane.path}/{name}")
+
+    def grow(self) -> FileName | None:
+        """A new file of a segment's size; None when the limit does not allow it. OSError."""
+        self.full = True
+        with self._root.locked(_ROOT_LOCK_S):
+            if self._root.make_room(self.segment_bytes, self.max_bytes) < self.segment_bytes:
+                return None
+            file = self._create()
+        self.full = False
+        self.say_hungry(False)
+        return file
+
+    def remove(self, file: FileName) -> None:
+        """Remove a file; a failure is logged, the file goes on being counted."""
+        self._descriptors.forget(file)
+        try:
+            self._root.files.unlink(file.name, file.dir_fd)
+        except OSError as error:
+            _log.warning("%s cannot be removed: %s", file.path, error)
+
+    def say_hungry(self, hungry: bool) -> None:
+        """Tell other owners below the root whether we have to do without."""
+        if hungry == self._hungry:
+            return
+        self._hungry = hungry
+        if hungry:
+            _log.warning(
+                "%s finds no room: others hold the %s that the tier may have",
+                self._lane.path,
+                format_bytes(self.max_bytes),
+            )
+        try:
+            self._lane.set_hungry(hungry)
+        except OSError as error:
+            _log.warning("%s cannot be marked: %s", self._lane.path, error)
+
+    def _create(self) -> FileName:
+        files = self._root.files
+        file = self.file(secrets.token_hex(8) + SEGMENT_SUFFIX)
+        fd = files.open(file.name, os.O_RDWR | os.O_CREAT | os.O_EXCL, file.dir_fd)
+        try:
+            files.allocate(fd, self.segment_bytes)
+        except OSError:
+            files.unlink(file.name, file.dir_fd)
+            raise
+        finally:
+            files.close(fd)
+        return file
