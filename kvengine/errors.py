@@ -45,7 +45,7 @@ def dotted(path: Path) -> str:
 
 
 def pointer(path: Path) -> str:
-    """A path as a JSON Pointer (RFC 6901); ``env:NAME`` and ``flag:--name`` stand for themselves."""
+    """A path as a JSON Pointer (RFC 6901); ``env:NAME`` and ``flag:--name`` as they are."""
     if path and isinstance(path[0], str) and path[0].startswith(("env:", "flag:")):
         return path[0]
     return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)
