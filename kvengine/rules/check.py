@@ -163,6 +163,10 @@ def _missing(key: str, path: Path, model: type, data: Any) -> Problem:
 def _unknown(key: str, table: Table, homes: Mapping[str, list[Path]]) -> Problem:
     """A key that nothing reads where it stands: misplaced, misspelt or simply unknown."""
     at = (*table.path, key)
+    if key in fields_of(table.model):
+        since = fields_of(table.model)[key].option.spelled_since
+        hint = f"set schema = {since}, or let kvengine migrate rewrite the document"
+        return Problem("unknown", at, f"needs a document of schema {since}", hint)
     elsewhere = [home for home in homes.get(key, []) if home != table.path]
     if elsewhere:
         home = elsewhere[0]

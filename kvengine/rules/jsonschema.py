@@ -140,6 +140,8 @@ class _Writer:
 
     def property(self, field: Field) -> Json:
         option = field.option
+        if self.mode == "old" and field.name == "schema":
+            return {"description": _describe(field), "enum": [1], "examples": [1]}
         schema: Json = {"description": _describe(field), **self.value(field)}
         if field.default is not None:
             schema["default"] = field.default
@@ -152,8 +154,6 @@ class _Writer:
 
     def value(self, field: Field) -> Json:
         option, shape = field.option, field.shape
-        if self.mode == "old" and field.name == "schema":
-            return {"enum": [1]}
         scalar = self.scalar(field)
         alternatives = [scalar] if scalar else []
         if shape.items is not None:
