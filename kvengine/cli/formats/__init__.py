@@ -1,0 +1,1 @@
+"""One file per output format of ``check``: each renders a Report as text."""

@@ -1,0 +1,106 @@
+"""``check --fix``: safe fixes applied until none is left, each step checked again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from attrs import frozen
+
+from kvengine.cli.repairs import with_edits
+from kvengine.cli.review import Review, review_bytes
+from kvengine.cli.settings import Settings
+from kvengine.document import CannotEdit, apply
+from kvengine.document.changes import changed, has, same
+from kvengine.errors import Edit, Fix, Move, Problem
+
+__all__ = ["Mended", "mend"]
+
+
+@frozen(kw_only=True)
+class Mended:
+    """A file after its safe fixes: ``applied`` were found and are gone, ``review`` is the rest."""
+
+    review: Review
+    applied: tuple[Problem, ...]
+
+
+def mend(review: Review, settings: Settings) -> Mended:
+    """Apply every safe fix of a readable file's findings; the file itself is left alone.
+
+    A step counts only if the file still reads, holds exactly the data that the fixes ask for,
+    and has fewer findings than before, or as many but milder ones.
+    """
+    applied: list[Problem] = []
+    while (step := _step(review, settings)) is not None:
+        fixed, review = step
+        applied += fixed
+    return Mended(review=review, applied=tuple(applied))
+
+
+def _step(review: Review, settings: Settings) -> tuple[list[Problem], Review] | None:
+    fixable = [*_fixable(review)]
+    groups = [_apart(fixable), *([problem] for problem in fixable)]
+    for group in groups if fixable else []:
+        after = _after(review, group, settings)
+        if after is not None:
+            return group, after
+    return None
+
+
+def _fixable(review: Review) -> Iterator[Problem]:
+    if review.document is None:
+        return
+    for problem in with_edits(review.problems, review.document):
+        if problem.fix is not None and problem.fix.safe and not _overwrites(problem.fix, review):
+            yield problem
+
+
+def _overwrites(fix: Fix, review: Review) -> bool:
+    """Whether the fix moves something to where another value stands already."""
+    assert review.document is not None
+    data = review.document.data
+    return any(isinstance(change, Move) and has(data, change.to) for change in fix.changes)
+
+
+def _edits(problem: Problem) -> tuple[Edit, ...]:
+    return problem.fix.edits if problem.fix else ()
+
+
+def _apart(problems: Sequence[Problem]) -> list[Problem]:
+    """As many of the problems as can be mended at once: their edits do not touch each other."""
+    chosen: list[Problem] = []
+    taken: list[Edit] = []
+    for problem in problems:
+        edits = _edits(problem)
+        if all(e.end < t.start or t.end < e.start for e in edits for t in taken):
+            chosen.append(problem)
+            taken += edits
+    return chosen
+
+
+def _after(review: Review, group: Sequence[Problem], settings: Settings) -> Review | None:
+    """The file after the group's fixes, or None where that is no step forward."""
+    assert review.document is not None and review.raw is not None
+    wanted = review.document.data
+    try:
+        for problem in group:
+            for change in problem.fix.changes if problem.fix else ():
+                wanted = changed(wanted, change)
+    except CannotEdit:
+        return None
+    raw = apply(review.raw, [edit for problem in group for edit in _edits(problem)])
+    after = review_bytes(raw, review.name, settings)
+    if after.document is None or not same(after.document.data, wanted):
+        return None
+    return after if _is_better(review, after) else None
+
+
+def _is_better(before: Review, after: Review) -> bool:
+    """Whether nothing got worse and something got better, whatever the options hide."""
+    old, new = _count(before.found), _count(after.found)
+    return new[0] <= old[0] and sum(new) <= sum(old) and new != old
+
+
+def _count(problems: Sequence[Problem]) -> tuple[int, int, int]:
+    severities = [problem.severity for problem in problems]
+    return severities.count("error"), severities.count("warning"), severities.count("info")
