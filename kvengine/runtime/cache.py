@@ -13,6 +13,7 @@ from attrs import frozen
 
 from kvengine.plan.plan import Plan, Slot
 from kvengine.runtime.available import NotEnoughMemoryError, host_available_bytes, require
+from kvengine.runtime.memory import HostMemory
 
 __all__ = ["Cache", "allocate", "pages_of"]
 
@@ -68,11 +69,8 @@ def allocate(plan: Plan, device: str | torch.device = "cpu") -> Cache:
     require("the KV cache", sum(plan.allocations), _available_bytes(device))
     allocations: list[torch.Tensor] = []
     try:
-        allocations.extend(
-            torch.zeros(num_bytes, dtype=torch.uint8, device=device)
-            for num_bytes in plan.allocations
-        )
-    except (MemoryError, torch.OutOfMemoryError, RuntimeError) as error:
+        allocations.extend(_zeros(num_bytes, device) for num_bytes in plan.allocations)
+    except (MemoryError, OSError, torch.OutOfMemoryError, NotEnoughMemoryError) as error:
         allocations.clear()
         if device.type == "cuda":
             torch.cuda.empty_cache()
@@ -91,6 +89,12 @@ def pages_of(allocation: torch.Tensor, slot: Slot, num_blocks: int) -> torch.Ten
     return allocation.as_strided(
         (num_blocks, slot.page_bytes), (slot.stride_bytes, 1), slot.offset_bytes
     )
+
+
+def _zeros(num_bytes: int, device: torch.device) -> torch.Tensor:
+    if device.type == "cpu":
+        return torch.from_numpy(HostMemory(num_bytes).bytes)
+    return torch.zeros(num_bytes, dtype=torch.uint8, device=device)
 
 
 def _available_bytes(device: torch.device) -> int:

@@ -26,7 +26,7 @@ import torch
 
 from kvengine.runtime.memory import HostMemory
 from kvengine.runtime.places import Place, Run
-from kvengine.runtime.rows import Lane, Move, Rows, check_blocks
+from kvengine.runtime.rows import Lane, Move, Rows, Stretch, batches
 
 __all__ = ["CpuMover", "Mover"]
 
@@ -64,7 +64,6 @@ class CpuMover(Mover):
     def __init__(self, rows: Sequence[Rows], host: HostMemory) -> None:
         self._rows = tuple(rows)
         self._host = host
-        self._row_bytes = [group.row_bytes for group in rows]
         self._combs = [_combs(group, host) for group in rows]
 
     def store(self, moves: Sequence[Move], fence: object = None) -> None:
@@ -76,23 +75,16 @@ class CpuMover(Mover):
         self._move(moves, to_host=False)
 
     def _move(self, moves: Sequence[Move], *, to_host: bool) -> None:
-        check_blocks(self._rows, moves)
-        for group, blocks, stretches in _stretches(moves, self._row_bytes):
-            for comb in self._combs[group]:
-                rows = comb.rows_of(blocks)
-                for host_start, first, count in stretches:
-                    picked = rows[first * comb.teeth : (first + count) * comb.teeth]
-                    if to_host:
-                        comb.gather(picked, host_start)
-                    else:
-                        comb.scatter(picked, host_start)
-        for move in moves:
-            if len(move.place) > 1:
+        for batch in batches(moves, self._rows):
+            blocks = np.array(batch.blocks, dtype=np.int64)
+            for comb in self._combs[batch.group]:
+                comb.move(blocks, batch.stretches, to_host=to_host)
+            for move in batch.scattered:
                 self._move_pieces(move, to_host=to_host)
 
     def _move_pieces(self, move: Move, *, to_host: bool) -> None:
         """A chunk whose place has several runs: piece by piece."""
-        row_bytes = self._row_bytes[move.group]
+        row_bytes = self._rows[move.group].row_bytes
         for index, block in enumerate(move.blocks, start=move.first_block):
             for lane in self._rows[move.group].lanes:
                 device = lane.address + block * lane.stride_bytes
@@ -124,6 +116,7 @@ class _Comb:
         for lane in lanes:
             step = gcd(step, lane.address - base, lane.stride_bytes)
         step = step or self._piece_bytes
+        self._base, self._step = base, step
         self._first = np.array([(lane.address - base) // step for lane in lanes], dtype=np.int64)
         self._stride = np.array([lane.stride_bytes // step for lane in lanes], dtype=np.int64)
         last = max(
@@ -136,7 +129,7 @@ class _Comb:
         self._pieces = np.ndarray((last + 1,), dtype=self._void, buffer=memory, strides=(step,))
         words = (step, self._piece_bytes, distance_bytes, self._offset_bytes, base)
         self._word = np.int64 if not any(number % 8 for number in words) else np.uint8
-        size = np.dtype(self._word).itemsize
+        self._word_bytes = size = np.dtype(self._word).itemsize
         self._width = self._piece_bytes // size
         self._source = torch.from_numpy(
             np.ndarray(
@@ -147,26 +140,38 @@ class _Comb:
         whole = host.num_bytes // size * size
         self._host_words = torch.from_numpy(host.bytes[:whole].view(self._word))
 
-    def rows_of(self, blocks: _Indices) -> _Indices:
-        """The rows of the pieces of some blocks, block after block."""
-        rows: _Indices = self._first + blocks[:, None] * self._stride
-        return rows.reshape(-1)
+    def move(self, blocks: _Indices, stretches: Sequence[Stretch], *, to_host: bool) -> None:
+        """Move the pieces of all blocks, one call per stretch of host rows."""
+        rows: _Indices = (self._first + blocks[:, None] * self._stride).reshape(-1)
+        wanted = torch.from_numpy(rows)
+        for host_start, first, count in stretches:
+            start = host_start + self._offset_bytes
+            begin, end = first * self.teeth, (first + count) * self.teeth
+            if end - begin == 1:
+                self._move_one(int(rows[begin]), start, to_host=to_host)
+            elif not to_host:
+                self._pieces[rows[begin:end]] = self._host_pieces(end - begin, start)
+            elif start % self._word_bytes:
+                self._host_pieces(end - begin, start)[:] = self._pieces[rows[begin:end]]
+            else:
+                torch.index_select(
+                    self._source,
+                    0,
+                    wanted[begin:end],
+                    out=self._host_words.as_strided(
+                        (end - begin, self._width),
+                        (self._distance_bytes // self._word_bytes, 1),
+                        start // self._word_bytes,
+                    ),
+                )
 
-    def gather(self, rows: _Indices, host_start: int) -> None:
-        """Copy pieces into the host rows that start there."""
-        start = host_start + self._offset_bytes
-        if start % self._source.element_size():
-            _unaligned(self._pieces, rows, self._host_pieces(len(rows), start))
-            return
-        size = self._source.element_size()
-        out = self._host_words.as_strided(
-            (len(rows), self._width), (self._distance_bytes // size, 1), start // size
-        )
-        torch.index_select(self._source, 0, torch.from_numpy(rows), out=out)
-
-    def scatter(self, rows: _Indices, host_start: int) -> None:
-        """Copy pieces out of the host rows that start there."""
-        self._pieces[rows] = self._host_pieces(len(rows), host_start + self._offset_bytes)
+    def _move_one(self, row: int, host_start: int, *, to_host: bool) -> None:
+        device = self._base + row * self._step
+        host = self._host.address + host_start
+        if to_host:
+            ctypes.memmove(host, device, self._piece_bytes)
+        else:
+            ctypes.memmove(device, host, self._piece_bytes)
 
     def _host_pieces(self, count: int, start: int) -> npt.NDArray[np.void]:
         pieces: npt.NDArray[np.void] = np.ndarray(
@@ -177,11 +182,6 @@ class _Comb:
             strides=(self._distance_bytes,),
         )
         return pieces
-
-
-def _unaligned(pieces: npt.NDArray[np.void], rows: _Indices, out: npt.NDArray[np.void]) -> None:
-    """A gather whose host side is not aligned to words: rare, and through a temporary copy."""
-    out[:] = pieces[rows]
 
 
 def _combs(rows: Rows, host: HostMemory) -> list[_Comb]:
@@ -201,36 +201,6 @@ def _combs(rows: Rows, host: HostMemory) -> list[_Comb]:
         else:
             combs.extend(_Comb([lane], rows.row_bytes, host) for lane in lanes)
     return combs
-
-
-_Stretch = tuple[int, int, int]
-"""Host rows next to each other: where they start, number of their first block, how many."""
-
-
-def _stretches(
-    moves: Sequence[Move], row_bytes: Sequence[int]
-) -> Iterator[tuple[int, _Indices, list[_Stretch]]]:
-    """Per group the blocks of all moves to places of one run, and the stretches they form."""
-    by_group: dict[int, list[Move]] = {}
-    for move in moves:
-        if len(move.place) == 1:
-            by_group.setdefault(move.group, []).append(move)
-    for group, members in by_group.items():
-        row = row_bytes[group]
-        blocks: list[int] = []
-        stretches: list[_Stretch] = []
-        end = -1
-        for move in members:
-            start = move.place[0][0] + move.first_block * row
-            count = len(move.blocks)
-            if start == end:
-                begin, first, before = stretches[-1]
-                stretches[-1] = (begin, first, before + count)
-            else:
-                stretches.append((start, len(blocks), count))
-            end = start + count * row
-            blocks += move.blocks
-        yield group, np.array(blocks, dtype=np.int64), stretches
 
 
 def _within(place: Place, start: int, num_bytes: int) -> Iterator[Run]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from attrs import frozen
@@ -11,7 +12,7 @@ from kvengine.plan.chunks import lanes
 from kvengine.runtime.cache import Cache
 from kvengine.runtime.places import Place
 
-__all__ = ["Lane", "Move", "Rows", "check_blocks", "rows_from_tensors", "rows_of"]
+__all__ = ["Batch", "Lane", "Move", "Rows", "Stretch", "batches", "rows_from_tensors", "rows_of"]
 
 
 @frozen(eq=False)
@@ -41,21 +42,18 @@ class Lane:
         return self.pages.data_ptr()
 
 
-@frozen(eq=False)
 class Rows:
-    """The rows of one group, cut into lanes, in the order of a host row."""
+    """The rows of one group, cut into lanes, in the order of a host row.
 
-    lanes: tuple[Lane, ...]
+    A row has ``row_bytes`` over all lanes; block ids run from 0 to ``num_blocks - 1``.
+    """
 
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of one block over all lanes: what it takes in host memory."""
-        return sum(lane.num_bytes for lane in self.lanes)
+    __slots__ = ("lanes", "num_blocks", "row_bytes")
 
-    @property
-    def num_blocks(self) -> int:
-        """Block ids run from 0 to this."""
-        return min(lane.pages.shape[0] for lane in self.lanes)
+    def __init__(self, lanes: Sequence[Lane]) -> None:
+        self.lanes = tuple(lanes)
+        self.row_bytes = sum(lane.num_bytes for lane in lanes)
+        self.num_blocks = min(lane.pages.shape[0] for lane in lanes)
 
     @property
     def device(self) -> torch.device:
@@ -63,8 +61,7 @@ class Rows:
         return self.lanes[0].pages.device
 
 
-@frozen
-class Move:
+class Move(NamedTuple):
     """A chunk on its way between the device and its place in host memory, or a part of it.
 
     ``blocks`` are the device's block ids of the chunk's blocks ``first_block`` and following.
@@ -80,7 +77,7 @@ def rows_of(cache: Cache, group: int) -> Rows:
     """The rows of a planned group: one lane when packed, one per layer when not."""
     num_blocks = cache.plan.num_blocks
     return Rows(
-        tuple(
+        [
             Lane(
                 cache.allocations[lane.allocation].as_strided(
                     (num_blocks, lane.num_bytes), (lane.stride_bytes, 1), lane.offset_bytes
@@ -88,7 +85,7 @@ def rows_of(cache: Cache, group: int) -> Rows:
                 lane.row_offset_bytes,
             )
             for lane in lanes(cache.plan, group)
-        )
+        ]
     )
 
 
@@ -115,7 +112,7 @@ def rows_from_tensors(pages: Sequence[torch.Tensor]) -> Rows:
         else:
             joined.append(Lane(page, row_offset_bytes))
         row_offset_bytes += page.shape[1]
-    return Rows(tuple(joined))
+    return Rows(joined)
 
 
 def _continues(lane: Lane, page: torch.Tensor) -> bool:
@@ -128,19 +125,73 @@ def _continues(lane: Lane, page: torch.Tensor) -> bool:
     )
 
 
-def check_blocks(rows: Sequence[Rows], moves: Sequence[Move]) -> None:
-    """Raise ValueError before anything is copied where a block or a place is out of range."""
+Stretch = tuple[int, int, int]
+"""Host rows next to each other: where they start, the index of their first block, how many."""
+
+
+class Batch:
+    """The moves of one group: their block ids, and the stretches of host rows these go to.
+
+    ``scattered`` are the moves whose place has several runs; their blocks are not in ``blocks``.
+    """
+
+    __slots__ = ("blocks", "group", "scattered", "stretches")
+
+    def __init__(self, group: int) -> None:
+        self.group = group
+        self.blocks: list[int] = []
+        self.stretches: list[Stretch] = []
+        self.scattered: list[Move] = []
+
+
+def batches(moves: Sequence[Move], rows: Sequence[Rows]) -> list[Batch]:
+    """Moves by group, neighbours joined.
+
+    Raises ValueError where a block or a place is out of range, so before anything is copied
+    (case R05).
+    """
+    found: dict[int, Batch] = {}
     for move in moves:
-        group = rows[move.group]
-        if move.blocks and not (min(move.blocks) >= 0 and max(move.blocks) < group.num_blocks):
-            raise ValueError(
-                f"blocks of group {move.group} run from 0 to {group.num_blocks - 1}, "
-                f"not {min(move.blocks)} to {max(move.blocks)}"
-            )
-        end_bytes = (move.first_block + len(move.blocks)) * group.row_bytes
-        place_bytes = sum(num_bytes for _, num_bytes in move.place)
-        if move.first_block < 0 or end_bytes > place_bytes:
-            raise ValueError(
-                f"a chunk of group {move.group} has {place_bytes // group.row_bytes} blocks, "
-                f"not {move.first_block + len(move.blocks)}"
-            )
+        if not move.blocks:
+            continue
+        batch = found.get(move.group)
+        if batch is None:
+            batch = found[move.group] = Batch(move.group)
+        _add(batch, move, rows[move.group].row_bytes)
+    for batch in found.values():
+        _check_ids(batch, rows[batch.group].num_blocks)
+    return list(found.values())
+
+
+def _add(batch: Batch, move: Move, row_bytes: int) -> None:
+    place, blocks, count = move.place, batch.blocks, len(move.blocks)
+    start, place_bytes = place[0]
+    if len(place) > 1:
+        place_bytes = sum(num_bytes for _, num_bytes in place)
+    if move.first_block < 0 or (move.first_block + count) * row_bytes > place_bytes:
+        raise ValueError(
+            f"a chunk of group {batch.group} has {place_bytes // row_bytes} blocks, "
+            f"not {move.first_block} to {move.first_block + count - 1}"
+        )
+    if len(place) > 1:
+        batch.scattered.append(move)
+        return
+    start += move.first_block * row_bytes
+    stretches = batch.stretches
+    if stretches:
+        begin, first, joined = stretches[-1]
+        if begin + joined * row_bytes == start:
+            stretches[-1] = (begin, first, joined + count)
+            blocks += move.blocks
+            return
+    stretches.append((start, len(blocks), count))
+    blocks += move.blocks
+
+
+def _check_ids(batch: Batch, num_blocks: int) -> None:
+    blocks = [*batch.blocks, *(block for move in batch.scattered for block in move.blocks)]
+    low, high = min(blocks), max(blocks)
+    if low < 0 or high >= num_blocks:
+        raise ValueError(
+            f"blocks of group {batch.group} are 0 to {num_blocks - 1}, not {low} to {high}"
+        )

@@ -1,3 +1,4 @@
+import weakref
 from pathlib import Path
 
 import pytest
@@ -6,9 +7,11 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
+import kvengine.runtime.cache
 from kvengine.plan.chunks import chunk_ranges
 from kvengine.runtime import allocate
 from kvengine.runtime.available import NotEnoughMemoryError, host_available_bytes
+from kvengine.runtime.memory import HostMemory
 from kvengine.runtime.shrink import shrink
 from tests.runtime.plans import LAYOUTS, Shape, make, plans
 
@@ -119,19 +122,16 @@ def test_too_little_memory_says_what_was_asked_and_what_is_there():
 
 def test_a_failed_allocation_frees_what_it_had_taken(monkeypatch):
     """When the second allocation fails, the first one is gone."""
-    import weakref
-
     taken = []
-    zeros = torch.zeros
 
-    def fail_second(*args, **kwargs):
+    def fail_second(num_bytes):
         if taken:
-            raise RuntimeError("no more")
-        tensor = zeros(*args, **kwargs)
-        taken.append(weakref.ref(tensor))
-        return tensor
+            raise OSError(12, "Cannot allocate memory")
+        memory = HostMemory(num_bytes)
+        taken.append(weakref.ref(memory.bytes))
+        return memory
 
-    monkeypatch.setattr(torch, "zeros", fail_second)
+    monkeypatch.setattr(kvengine.runtime.cache, "HostMemory", fail_second)
     with pytest.raises(NotEnoughMemoryError):
         allocate(make("pools", (Shape(pages=(64, 64)),), 8))
 

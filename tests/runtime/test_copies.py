@@ -162,10 +162,10 @@ def test_tensors_that_are_no_pages_are_refused():
 @pytest.mark.parametrize(
     ("move", "message"),
     [
-        (Move(0, [4], ((0, 32),)), "blocks of group 0 run from 0 to 3, not 4 to 4"),
-        (Move(0, [-1, 2], ((0, 64),)), "blocks of group 0 run from 0 to 3, not -1 to 2"),
-        (Move(0, [1, 2], ((0, 32),)), "a chunk of group 0 has 1 blocks, not 2"),
-        (Move(0, [1], ((0, 32),), 1), "a chunk of group 0 has 1 blocks, not 2"),
+        (Move(0, [4], ((0, 32),)), "blocks of group 0 are 0 to 3, not 0 to 4"),
+        (Move(0, [-1, 2], ((0, 64),)), "blocks of group 0 are 0 to 3, not -1 to 2"),
+        (Move(0, [1, 2], ((0, 32),)), "a chunk of group 0 has 1 blocks, not 0 to 1"),
+        (Move(0, [1], ((0, 32),), 1), "a chunk of group 0 has 1 blocks, not 1 to 1"),
     ],
 )
 def test_ids_are_checked_before_a_copy(move, message):
