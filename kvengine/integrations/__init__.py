@@ -1,0 +1,1 @@
+"""kvengine inside other engines."""

@@ -1,0 +1,51 @@
+"""The checker, run over the configuration that vLLM handed to the spec."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from kvengine.config.load import examine
+from kvengine.document import parse
+from kvengine.errors import ConfigError, Problem
+from kvengine.rules.releases import Release
+
+__all__ = ["checked_config"]
+
+_log = logging.getLogger(__name__)
+_LEVELS = {"error": logging.ERROR, "warning": logging.WARNING, "info": logging.INFO}
+
+
+def checked_config(extra: Mapping[str, Any], release: Release) -> tuple[Problem, ...]:
+    """Check ``kv_connector_extra_config`` as this vLLM release reads it, and log every finding.
+
+    vLLM shows a spec only this half of the transfer config; the connector and role are those
+    that lead here. Raises :class:`kvengine.ConfigError` when a finding is an error.
+    """
+    import json
+
+    whole = {
+        "kv_connector": "OffloadingConnector",
+        "kv_role": "kv_both",
+        "kv_connector_extra_config": dict(extra),
+    }
+    text = json.dumps(whole, indent=1, default=str).encode()
+    document = parse(text, name="--kv-transfer-config", form="json")
+    checked = examine(document, vllm=str(release))
+    for problem in checked.problems:
+        _log.log(_LEVELS[problem.severity], "kvengine check: %s", _without_place(problem))
+    if checked.errors:
+        raise ConfigError([_unplaced(problem) for problem in checked.errors])
+    return checked.problems
+
+
+def _unplaced(problem: Problem) -> Problem:
+    """The problem without line and column: nobody wrote the text that was checked."""
+    from attrs import evolve
+
+    return evolve(problem, place=None)
+
+
+def _without_place(problem: Problem) -> str:
+    return str(_unplaced(problem))

@@ -1,0 +1,204 @@
+"""vLLM's view of the ledger: the manager that the connector asks in the scheduler process."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from vllm.v1.kv_offload.base import (
+    LookupResult,
+    OffloadingEvent,
+    OffloadingManager,
+    PrepareStoreOutput,
+    RequestOffloadingContext,
+)
+
+from kvengine.integrations.vllm.ledger import Answer, Ledger
+from kvengine.integrations.vllm.metrics import fill
+from kvengine.integrations.vllm.region import Region
+from kvengine.integrations.vllm.wire import HostPlaces
+
+__all__ = ["KVEngineOffloadingManager", "Numbers"]
+
+_ANSWERS = {
+    Answer.MISS: LookupResult.MISS,
+    Answer.HIT: LookupResult.HIT,
+    Answer.PENDING: LookupResult.HIT_PENDING,
+    Answer.RETRY: LookupResult.RETRY,
+}
+
+
+class Numbers:
+    """vLLM's group numbers in keys, which may have gaps since 0.31, and ours, which have none."""
+
+    def __init__(self, group_ids: Sequence[int]) -> None:
+        ours = {
+            number.to_bytes(4, "big"): index.to_bytes(4, "big")
+            for index, number in enumerate(group_ids)
+        }
+        self._same = all(theirs == own for theirs, own in ours.items())
+        self._ours = ours
+        self._theirs = {own: theirs for theirs, own in ours.items()}
+
+    def ours(self, keys: Collection[bytes]) -> list[bytes]:
+        """Keys as the ledger has them."""
+        return list(keys) if self._same else [self.our(key) for key in keys]
+
+    def our(self, key: bytes) -> bytes:
+        """One key as the ledger has it."""
+        return key if self._same else key[:-4] + self._ours[key[-4:]]
+
+    def theirs(self, keys: list[bytes]) -> list[bytes]:
+        """Keys as vLLM has them."""
+        return keys if self._same else [key[:-4] + self._theirs[key[-4:]] for key in keys]
+
+
+class KVEngineOffloadingManager(OffloadingManager):  # type: ignore[misc]
+    """Answers vLLM's scheduler out of the ledger. Called from one thread at a time."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        region: Region,
+        numbers: Numbers,
+        *,
+        events: bool,
+        info: Mapping[str, str],
+    ) -> None:
+        self.ledger = ledger
+        self._region = region
+        self._numbers = numbers
+        self._events = events
+        self._info = info
+        self._reported: dict[tuple[str, str], float] = {}
+        self._every_tier = tuple(range(len(ledger.behind.tiers)))
+        self._allowed: dict[str, tuple[int, ...]] = {}
+        self._medium = _host_medium()
+
+    def on_new_request(self, req_context: Any) -> Any:
+        """A request comes: which tiers it may load from."""
+        allowed = self._tiers_for(req_context)
+        if allowed != self._every_tier:
+            self._allowed[req_context.req_id] = allowed
+        return RequestOffloadingContext()
+
+    def lookup(self, key: bytes, req_context: Any) -> Any:
+        """Whether a chunk can be loaded; asked chunk by chunk, at every step anew."""
+        request = req_context.req_id
+        allowed = (
+            self._allowed.get(request, self._every_tier) if self._allowed else self._every_tier
+        )
+        return _ANSWERS[self.ledger.lookup(self._numbers.our(key), request, allowed)]
+
+    def get_load_source(self, key: bytes, req_context: Any) -> Any:
+        """Where a hit came from first (0.32 and later): host memory, or the disk behind it."""
+        from vllm.v1.metrics.cache_hit_source import CacheHitSource
+
+        tier = self.ledger.behind.origin(self._numbers.our(key))
+        if tier is None:
+            return CacheHitSource.HOST
+        return CacheHitSource.DISK if _is_local(tier) else CacheHitSource.EXTERNAL_UNSPECIFIED
+
+    def touch(self, keys: Collection[bytes], req_context: Any) -> None:
+        """The chunks of a prefix were used."""
+        self.ledger.touch(self._numbers.ours(keys))
+
+    def prepare_load(self, keys: Collection[bytes], req_context: Any) -> Any:
+        """Pin chunks that were hits in this step, and say where they are."""
+        order = self.ledger.prepare_load(self._numbers.ours(keys), req_context.req_id)
+        if order is None:
+            raise RuntimeError("vLLM asks to load chunks that were no hits in this step")
+        return HostPlaces(order.ticket, order.places)
+
+    def complete_load(self, keys: Collection[bytes], req_context: Any) -> None:
+        """Every rank has loaded these chunks."""
+        self.ledger.complete_load(self._numbers.ours(keys), req_context.req_id)
+
+    def prepare_store(self, keys: Collection[bytes], req_context: Any) -> Any:
+        """Make room for chunks; None when there is none for any of them."""
+        order = self.ledger.prepare_store(self._numbers.ours(keys))
+        if order is None:
+            return None
+        return PrepareStoreOutput(
+            keys_to_store=self._numbers.theirs(order.keys),
+            store_spec=HostPlaces(order.ticket, order.places),
+            evicted_keys=self._numbers.theirs(order.evicted),
+        )
+
+    def complete_store(
+        self, keys: Collection[bytes], req_context: Any, success: bool = True
+    ) -> None:
+        """Every rank is through with these chunks: from now on they are hits."""
+        self.ledger.complete_store(self._numbers.ours(keys), success)
+
+    def on_request_finished(self, req_context: Any) -> None:
+        """Nothing is kept for this request any more."""
+        self._allowed.pop(req_context.req_id, None)
+        self.ledger.finish(req_context.req_id)
+
+    def on_schedule_end(self, context: Any) -> None:
+        """A step is planned: begin what its look-ups asked of the tiers."""
+        self.ledger.end_step()
+
+    def has_pending_work(self) -> bool:
+        """Whether vLLM has to go on stepping: tiers work by themselves, so no."""
+        return False
+
+    def reset_cache(self) -> None:
+        """Forget every chunk in host memory."""
+        self.ledger.reset()
+
+    def take_events(self) -> Iterable[Any]:
+        """Chunks that became loadable from host memory or left it, where events are published."""
+        events = self.ledger.take_events()
+        if not self._events:
+            return
+        for event in events:
+            yield OffloadingEvent(
+                keys=self._numbers.theirs(event.keys), medium=self._medium, removed=event.removed
+            )
+
+    def get_stats(self) -> Any:
+        """Gauges now, and how far the counters grew since the last call."""
+        from vllm.distributed.kv_transfer.kv_connector.v1.offloading.metrics import (
+            OffloadingConnectorStats,
+        )
+
+        stats = OffloadingConnectorStats()
+        fill(stats, self.ledger.values(), self._reported)
+        return stats
+
+    def config_info(self) -> Sequence[Mapping[str, str]]:
+        """The labels of vLLM's info metric (0.33 and later)."""
+        return [self._info]
+
+    def shutdown(self) -> None:
+        """Let the tiers finish what they took, and give the memory back."""
+        self.ledger.close()
+        self._region.close()
+
+    def _tiers_for(self, req_context: Any) -> tuple[int, ...]:
+        """The tiers that the request's own filter allows (0.27 and later)."""
+        wanted = getattr(req_context, "load_tier_filter", None)
+        if wanted is None or not self._every_tier:
+            return self._every_tier
+        from vllm.v1.kv_offload.base import Locality, Medium
+
+        return tuple(
+            index
+            for index, tier in enumerate(self.ledger.behind.tiers)
+            if wanted.allows(
+                Medium.STORAGE, Locality.LOCAL if _is_local(tier.name) else Locality.REMOTE
+            )
+        )
+
+
+def _is_local(tier: str) -> bool:
+    return tier.split("-")[0].split(":")[0] == "fs"
+
+
+def _host_medium() -> Any:
+    """How this release names host memory in events: an enum since 0.27, text before."""
+    from vllm.v1.kv_offload import base
+
+    return base.Medium.CPU if hasattr(base, "Medium") else "CPU"

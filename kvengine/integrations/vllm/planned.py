@@ -1,0 +1,71 @@
+"""kvengine's own plan of the model that vLLM serves, for the sizes that vLLM does not say."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from kvengine.errors import KVEngineError
+from kvengine.plan.plan import Plan
+
+__all__ = ["document_of", "plan_of"]
+
+_log = logging.getLogger(__name__)
+
+
+def plan_of(engine: Any | None, version: str, kv_caches: Any) -> Plan | None:
+    """Plan what vLLM has set up; None, logged once, when kvengine cannot."""
+    if engine is None:
+        return None
+    from kvengine import load, make_plan
+
+    try:
+        return make_plan(load(document_of(engine, version, _num_blocks(kv_caches))))
+    except KVEngineError as error:
+        _log.info("kvengine cannot plan this model, vLLM's own sizes are used: %s", error)
+        return None
+
+
+def document_of(engine: Any, version: str, num_blocks: int) -> dict[str, Any]:
+    """vLLM's resolved configuration as an engine document."""
+    model, parallel, cache = engine.model_config, engine.parallel_config, engine.cache_config
+    return {
+        "schema": 2,
+        "vllm": ".".join(version.split(".")[:2]),
+        "model": {
+            "config": _plain(model.hf_config.to_dict()),
+            "max_model_len": model.max_model_len,
+            "dtype": str(model.dtype).removeprefix("torch."),
+        },
+        "parallel": {
+            "tensor": parallel.tensor_parallel_size,
+            "pipeline": parallel.pipeline_parallel_size,
+            "decode_context": parallel.decode_context_parallel_size,
+        },
+        "cache": {
+            "num_blocks": num_blocks,
+            "memory": 1 << 50,
+            "tokens_per_block": cache.block_size,
+            "dtype": str(cache.cache_dtype),
+        },
+        "kv_transfer": {
+            "kv_connector": "OffloadingConnector",
+            "kv_role": "kv_both",
+            "kv_connector_extra_config": dict(engine.kv_transfer_config.kv_connector_extra_config),
+        },
+    }
+
+
+def _num_blocks(kv_caches: Any) -> int:
+    return int(min(entry.tensor.shape[0] for entry in kv_caches.tensors))
+
+
+def _plain(value: Any) -> Any:
+    """A config as JSON types: dtypes and the like become text, None is left out."""
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items() if v is not None}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if isinstance(value, (str, int, float, bool)):
+        return value
+    return str(value).removeprefix("torch.")

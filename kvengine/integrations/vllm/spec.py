@@ -1,0 +1,189 @@
+"""The class that vLLM loads: ``"spec_name": "KVEngineOffloadingSpec"``.
+
+vLLM makes one object in the scheduler process and one in every rank. They meet in the shared
+region; whoever comes first makes it, and the scheduler, which comes last, removes its name.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from vllm.v1.kv_offload.base import OffloadingSpec
+
+import kvengine
+from kvengine.integrations.vllm.findings import checked_config
+from kvengine.integrations.vllm.identity import identity_of, warn_of_random_hashes
+from kvengine.integrations.vllm.jobs import Board
+from kvengine.integrations.vllm.ledger import Ledger
+from kvengine.integrations.vllm.manager import KVEngineOffloadingManager, Numbers
+from kvengine.integrations.vllm.memory import RegionMemory
+from kvengine.integrations.vllm.metrics import definitions
+from kvengine.integrations.vllm.note import engine_config, read_note, take_note
+from kvengine.integrations.vllm.planned import plan_of
+from kvengine.integrations.vllm.ranks import KVEngineOffloadingWorker
+from kvengine.integrations.vllm.region import Region, RegionError
+from kvengine.integrations.vllm.rows import differences, read_rows
+from kvengine.integrations.vllm.tiers import open_tiers
+from kvengine.integrations.vllm.versions import installed_release, require
+from kvengine.integrations.vllm.worker import Geometry, Transfers
+from kvengine.runtime.copies import CpuMover, Mover
+from kvengine.runtime.pool import HostPool
+from kvengine.runtime.rows import Rows
+from kvengine.runtime.tiers.base import Tier
+from kvengine.units import format_bytes
+
+__all__ = ["KVEngineOffloadingSpec"]
+
+_log = logging.getLogger(__name__)
+_JOIN_S = 60.0
+
+
+class KVEngineOffloadingSpec(OffloadingSpec):  # type: ignore[misc]
+    """kvengine's host memory and tiers for vLLM's ``OffloadingConnector``.
+
+    Raises :class:`kvengine.ConfigError` when the checker finds an error in the options, and
+    :class:`.VLLMVersionError` for a vLLM that it does not fit.
+    """
+
+    @classmethod
+    def build_metric_definitions(cls, extra_config: dict[str, Any]) -> dict[str, Any]:
+        """The metrics that appear in vLLM's Prometheus output."""
+        return definitions()
+
+    @classmethod
+    def config_info_keys(cls, extra_config: dict[str, Any]) -> tuple[str, ...]:
+        """The labels of vLLM's info metric (0.33 and later)."""
+        return ("kvengine_version", "host_bytes", "eviction_policy")
+
+    def __init__(self, config: Any) -> None:
+        self._version = installed_release() or ""
+        self._release = require(self._version)
+        checked_config(config.extra_config, self._release)
+        super().__init__(config)
+        self._replicated = _replicated(config)
+        if hasattr(self, "replicated_layout"):
+            self.replicated_layout = self._replicated
+        self._host_bytes = int(config.extra_config["cpu_bytes_to_use"])
+        self._policy = str(config.extra_config.get("eviction_policy", "lru"))
+        self._manager: KVEngineOffloadingManager | None = None
+        self._worker: KVEngineOffloadingWorker | None = None
+
+    def get_manager(self) -> KVEngineOffloadingManager:
+        """The scheduler's side; waits for the ranks, which vLLM starts before."""
+        if self._manager is None:
+            self._manager = self._make_manager()
+        return self._manager
+
+    def get_worker(self, kv_caches: Any) -> KVEngineOffloadingWorker:
+        """A rank's side: the caches that vLLM registers, and what they take in host memory."""
+        if self._worker is None:
+            self._worker = self._make_worker(kv_caches)
+        return self._worker
+
+    def _make_manager(self) -> KVEngineOffloadingManager:
+        region = self._join()
+        sizes = region.registered(_JOIN_S)
+        region.unlink()
+        chunk_bytes = tuple(map(sum, zip(*sizes, strict=True)))
+        if max(chunk_bytes) > self._host_bytes:
+            raise RegionError(
+                f"cpu_bytes_to_use is {format_bytes(self._host_bytes)}, but one chunk takes"
+                f" {format_bytes(max(chunk_bytes))} over all ranks"
+                "\n  hint: raise cpu_bytes_to_use, or lower blocks_per_chunk"
+            )
+        pool = HostPool(chunk_bytes, self._host_bytes, policy=self._policy)
+        note = read_note(region.read_note())
+        wanted = self.extra_config.get("secondary_tiers") or []
+        tiers: list[Tier] = []
+        if wanted:
+            warn_of_random_hashes(note, self._release)
+            identity = identity_of(self.config, note, chunk_bytes, replicated=self._replicated)
+            tiers = open_tiers(wanted, identity)
+        ledger = Ledger(
+            pool,
+            region.data,
+            Board(region.marks, region.world_size),
+            tiers,
+            writers=1 if self._replicated else region.world_size,
+            store_threshold=int(self.extra_config.get("store_threshold", 0)),
+        )
+        _log.info(
+            "kvengine keeps up to %s of KV in host memory; chunks take %s",
+            format_bytes(pool.places.capacity_bytes),
+            ", ".join(f"{format_bytes(size)} (group {g})" for g, size in enumerate(chunk_bytes)),
+        )
+        return KVEngineOffloadingManager(
+            ledger,
+            region,
+            Numbers(_group_ids(self.config)),
+            events=self.kv_events_config.enable_kv_cache_events,
+            info={
+                "kvengine_version": kvengine.__version__,
+                "host_bytes": str(self._host_bytes),
+                "eviction_policy": self._policy,
+            },
+        )
+
+    def _make_worker(self, kv_caches: Any) -> KVEngineOffloadingWorker:
+        rank = self.config.parallel.rank
+        engine = engine_config()
+        plan = plan_of(engine, self._version, kv_caches)
+        rows = read_rows(kv_caches, plan)
+        if plan is not None and (difference := differences(rows, plan)):
+            _log.warning("%s: vLLM's sizes are used", difference)
+        region = self._join()
+        row_bytes = tuple(group.row_bytes for group in rows)
+        writes = rank == 0 or not self._replicated
+        if rank == 0:
+            kinds = tuple(group.kind for group in plan.groups) if plan else ()
+            model = self.config.model
+            note = take_note(engine, model.name, model.dtype, self._version, kinds)
+            region.write_note(note.text())
+        region.register(rank, [size * self.blocks_per_chunk if writes else 0 for size in row_bytes])
+        device = kv_caches.tensors[0].tensor.device
+        memory = RegionMemory(region, device)
+        geometry = Geometry(
+            self.blocks_per_chunk, row_bytes, lambda: _starts(region, rank, self._replicated)
+        )
+        transfers = Transfers(
+            _mover(rows, memory, device), geometry, Board(region.marks, region.world_size), rank
+        )
+        return KVEngineOffloadingWorker(transfers, memory, region, writes=writes)
+
+    def _join(self) -> Region:
+        return Region.open(
+            re.sub(r"[^\w.-]", "_", self.config.engine_id),
+            world_size=self.config.parallel.world_size,
+            num_groups=len(self.config.groups),
+            data_bytes=self._host_bytes,
+        )
+
+
+def _starts(region: Region, rank: int, replicated: bool) -> tuple[int, ...]:
+    """Where a rank's part of a chunk begins, per group: behind those of the ranks before it."""
+    sizes = region.registered(_JOIN_S)
+    before = [] if replicated else sizes[:rank]
+    return tuple(sum(sizes_of[group] for sizes_of in before) for group in range(region.num_groups))
+
+
+def _group_ids(config: Any) -> list[int]:
+    """vLLM's number of each group: in the config since 0.31, its place in the list before."""
+    return [getattr(group, "group_id", index) for index, group in enumerate(config.groups)]
+
+
+def _replicated(config: Any) -> bool:
+    """Whether every rank holds the same bytes, so that one of them stores for all."""
+    return bool(getattr(config, "replicated_layout", False)) and config.parallel.world_size > 1
+
+
+def _mover(rows: Sequence[Rows], memory: RegionMemory, device: torch.device) -> Mover:
+    """The mover for the device that the cache is on."""
+    if device.type == "cpu":
+        return CpuMover(rows, memory)
+    from kvengine.runtime.cuda import CudaMover
+
+    return CudaMover(rows, memory)

@@ -1,0 +1,212 @@
+"""A rank's side: copies between vLLM's cache and the shared region, beside the forward pass.
+
+One thread moves, loads before stores. A job waits for an earlier one that has a place in common
+with it, which happens only after a reset of the cache. vLLM's connector ends the engine when a job
+fails, so a store that fails is reported as finished to vLLM and as failed on the shared board:
+the scheduler turns its chunks into misses. A load was promised and has no such way out.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+from attrs import field, frozen
+
+from kvengine.integrations.vllm.jobs import Board, Mark
+from kvengine.integrations.vllm.rows import part
+from kvengine.runtime.copies import Mover
+from kvengine.runtime.places import Place
+from kvengine.runtime.rows import Move
+
+__all__ = ["Geometry", "Result", "Transfers"]
+
+_log = logging.getLogger(__name__)
+
+
+class Geometry:
+    """This rank's part of a chunk, per group: its row, and where it begins in the chunk.
+
+    ``starts`` is asked once, at the first job: by then every rank has registered.
+    """
+
+    def __init__(
+        self,
+        blocks_per_chunk: int,
+        row_bytes: Sequence[int],
+        starts: Callable[[], Sequence[int]],
+    ) -> None:
+        self.row_bytes = tuple(row_bytes)
+        self._blocks_per_chunk = blocks_per_chunk
+        self._starts = starts
+
+    @cached_property
+    def start_bytes(self) -> tuple[int, ...]:
+        """First byte of this rank's part in a chunk, per group."""
+        return tuple(self._starts())
+
+    def moves(
+        self,
+        blocks: Sequence[int],
+        group_sizes: Sequence[int],
+        first_blocks: Sequence[int],
+        places: Sequence[Place],
+    ) -> list[Move]:
+        """vLLM's flat list of blocks and ours of places, as moves of chunks.
+
+        Each group has ``group_sizes`` blocks, which follow one another from the request's block
+        number ``first_blocks``: that may be in the middle of a chunk. ValueError when the
+        chunks are not as many as the places.
+        """
+        chunks = list(self._chunks(blocks, group_sizes, first_blocks))
+        if len(chunks) != len(places):
+            raise ValueError(f"a job of {len(chunks)} chunks came with {len(places)} places")
+        return [
+            Move(group, ids, part(place, self.start_bytes[group], self._bytes(group)), first)
+            for (group, first, ids), place in zip(chunks, places, strict=True)
+            if self.row_bytes[group]
+        ]
+
+    def _bytes(self, group: int) -> int:
+        return self.row_bytes[group] * self._blocks_per_chunk
+
+    def _chunks(
+        self, blocks: Sequence[int], group_sizes: Sequence[int], first_blocks: Sequence[int]
+    ) -> Iterator[tuple[int, int, Sequence[int]]]:
+        at = 0
+        for group, count in enumerate(group_sizes):
+            skip = first_blocks[group] % self._blocks_per_chunk
+            end = at + count
+            while at < end:
+                taken = min(self._blocks_per_chunk - skip, end - at)
+                yield group, skip, blocks[at : at + taken]
+                at, skip = at + taken, 0
+
+
+@frozen(eq=False)
+class Result:
+    """A job that is through: what vLLM wants to know of it."""
+
+    job: int
+    num_bytes: int
+    seconds: float
+    fit: bool = True
+    """False ends the engine: blocks that were promised have no bytes."""
+
+
+@frozen(eq=False)
+class _Task:
+    job: int
+    ticket: int
+    stores: bool
+    moves: Sequence[Move]
+    starts: frozenset[int]
+    """Where its places begin in host memory: two tasks with one in common keep their order."""
+    fence: object = field(repr=False)
+
+
+class Transfers:
+    """The queue and the thread of one rank. ``finished`` and ``wait`` are for its owner."""
+
+    def __init__(self, mover: Mover, geometry: Geometry, board: Board, rank: int) -> None:
+        self._mover = mover
+        self._geometry = geometry
+        self._board = board
+        self._rank = rank
+        self._loads: deque[_Task] = deque()
+        self._stores: deque[_Task] = deque()
+        self._open: dict[int, _Task] = {}
+        self._results: list[Result] = []
+        self._closing = False
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._work, name="kvengine-moves", daemon=True)
+        self._thread.start()
+
+    def submit(
+        self,
+        job: int,
+        ticket: int,
+        places: Sequence[Place],
+        gpu: Any,
+        *,
+        stores: bool,
+        first: bool = False,
+    ) -> None:
+        """Queue a job, in front of the loads when it is to be ``first``.
+
+        ``gpu`` is vLLM's ``GPULoadStoreSpec``.
+        """
+        blocks = gpu.block_ids.tolist()
+        moves = self._geometry.moves(blocks, gpu.group_sizes, gpu.block_indices, places)
+        starts = frozenset(run[0] for place in places for run in place)
+        task = _Task(job, ticket, stores, moves, starts, self._mover.fence())
+        with self._changed:
+            self._open[job] = task
+            queue = self._stores if stores else self._loads
+            (queue.appendleft if first else queue.append)(task)
+            self._changed.notify_all()
+
+    def finished(self) -> list[Result]:
+        """Jobs that are through since the last call."""
+        with self._changed:
+            results, self._results = self._results, []
+        return results
+
+    def wait(self, jobs: Iterable[int]) -> None:
+        """Block until these jobs are through; unknown ones are."""
+        wanted = set(jobs)
+        with self._changed:
+            self._changed.wait_for(lambda: not wanted & self._open.keys())
+
+    def close(self) -> None:
+        """Finish what is queued, and end the thread."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        self._thread.join()
+        self._mover.close()
+
+    def _work(self) -> None:
+        while (task := self._next()) is not None:
+            result, mark = self._run(task)
+            self._board.set(self._rank, task.ticket, mark)
+            with self._changed:
+                del self._open[task.job]
+                self._results.append(result)
+                self._changed.notify_all()
+
+    def _next(self) -> _Task | None:
+        with self._changed:
+            while True:
+                for queue, others in ((self._loads, self._stores), (self._stores, self._loads)):
+                    if queue and not self._behind(queue[0], others):
+                        return queue.popleft()
+                if self._closing and not (self._loads or self._stores):
+                    return None
+                self._changed.wait()
+
+    @staticmethod
+    def _behind(task: _Task, others: Iterable[_Task]) -> bool:
+        """Whether an earlier task of the other direction has a place in common."""
+        return any(other.job < task.job and other.starts & task.starts for other in others)
+
+    def _run(self, task: _Task) -> tuple[Result, Mark]:
+        move = self._mover.store if task.stores else self._mover.load
+        started = time.perf_counter()
+        mark = Mark.DONE
+        try:
+            move(task.moves, task.fence)
+        except Exception as error:  # whatever a device says: a store becomes a miss
+            what = "store" if task.stores else "load"
+            _log.exception("%s job %d failed: %s: %s", what, task.job, type(error).__name__, error)
+            mark = Mark.FAILED
+        num_bytes = sum(
+            len(move.blocks) * self._geometry.row_bytes[move.group] for move in task.moves
+        )
+        seconds = time.perf_counter() - started
+        return Result(task.job, num_bytes, seconds, task.stores or mark is Mark.DONE), mark
