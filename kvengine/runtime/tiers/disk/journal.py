@@ -153,6 +153,19 @@ class Journal:
             if oldest is None or not self.retire(oldest, keep_file=False):
                 return
 
+    def drop_missing(self) -> None:
+        """Forget complete segments whose files somebody removed, so that their space is free.
+
+        Raises OSError.
+        """
+        with self._lock:
+            names = self._space.names()
+            missing = [segment for segment in self._closed if segment.file.name not in names]
+            self._spares = [file for file in self._spares if file.name in names]
+            for segment in missing:
+                _log.warning("%s is gone, and the chunks in it", segment.file.path)
+                self.retire(segment, keep_file=False)
+
     def abandon(self) -> None:
         """Give everything up without touching the files, which are not ours any more."""
         with self._lock:
@@ -210,18 +223,16 @@ class Journal:
 
     def _next_file(self) -> FileName:
         """A file for the next segment: a spare one, a new one, or the oldest one's."""
-        while True:
-            if self._spares:
-                return self._spares.pop(0)
-            file = self._grow()
+        file = self._spares.pop(0) if self._spares else self._grow()
+        for victim in [segment for segment in self._closed if not segment.writing]:
             if file is not None:
-                return file
-            victim = self.oldest()
-            if victim is None:
-                self._space.say_hungry(True)
-                raise NoRoom("the limit is reached and no segment of ours could leave")
-            if not self.retire(victim, keep_file=True):
-                self._closed.append(self._closed.pop(0))
+                break
+            if self.retire(victim, keep_file=True):
+                file = self._spares.pop(0) if self._spares else self._grow()
+        if file is None:
+            self._space.say_hungry(True)
+            raise NoRoom("the limit is reached and no segment of ours could leave")
+        return file
 
     def _grow(self) -> FileName | None:
         try:

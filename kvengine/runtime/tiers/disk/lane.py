@@ -8,8 +8,8 @@ import os
 import re
 import socket
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from attrs import frozen
@@ -74,8 +74,13 @@ def claim(root: Root, identity: Identity) -> Lane:
     raise TierError(f"{root.path}/{namespace} has {_MAX_LANES} owners, which is the most there are")
 
 
-def adopt(root: Root, mine: Lane) -> Sequence[str]:
-    """Move the segments of lanes without an owner into ours; their names. Root ``locked``."""
+def adopt(
+    root: Root, mine: Lane, before: Callable[[str], None] = lambda lane: None
+) -> Sequence[str]:
+    """Move the segments of lanes without an owner into ours; their names. Root ``locked``.
+
+    ``before`` is called with the name of each such lane before anything in it moves.
+    """
     adopted: list[str] = []
     for lane in root.lanes_of(mine.namespace):
         if lane.lane == mine.name:
@@ -83,6 +88,7 @@ def adopt(root: Root, mine: Lane) -> Sequence[str]:
         with root.unowned(mine.namespace, lane.lane) as dir_fd:
             if dir_fd is None:
                 continue
+            before(lane.lane)
             for name in lane.segments:
                 root.files.rename(name, dir_fd, name, mine.dir_fd)
                 adopted.append(name)
@@ -107,14 +113,16 @@ def _try_lane(root: Root, namespace: str, namespace_fd: int, name: str) -> Lane 
     files = root.files
     files.make_dir(name, namespace_fd)
     dir_fd = files.open_dir(name, namespace_fd)
-    lock_fd = files.open(LOCK_NAME, os.O_RDWR | os.O_CREAT, dir_fd)
-    if not files.try_lock(lock_fd):
-        files.close(lock_fd)
-        files.close(dir_fd)
-        return None
-    owner = {"pid": os.getpid(), "host": socket.gethostname(), "since_s": round(time.time())}
-    os.ftruncate(lock_fd, 0)
-    files.pwritev(lock_fd, [memoryview(json.dumps(owner).encode())], 0)
+    with ExitStack() as undo:
+        undo.callback(files.close, dir_fd)
+        lock_fd = files.open(LOCK_NAME, os.O_RDWR | os.O_CREAT, dir_fd)
+        undo.callback(files.close, lock_fd)
+        if not files.try_lock(lock_fd):
+            return None
+        owner = {"pid": os.getpid(), "host": socket.gethostname(), "since_s": round(time.time())}
+        os.ftruncate(lock_fd, 0)
+        files.pwritev(lock_fd, [memoryview(json.dumps(owner).encode())], 0)
+        undo.pop_all()
     return Lane(files, namespace, name, f"{root.path}/{namespace}/{name}", dir_fd, lock_fd)
 
 

@@ -57,16 +57,16 @@ class LaneFiles:
 class Root:
     """A disk tier's directory, as one process sees it. Methods raise ``OSError``."""
 
-    def __init__(self, files: Files, path: str, *, make: bool = True) -> None:
-        """Open the directory, made with mode 0700 if need be; TierError if that fails."""
+    def __init__(self, files: Files, path: str, *, make_dir: bool, make_lock: bool = True) -> None:
+        """Open the directory, and make what is allowed to be made; TierError if that fails."""
         self.files = files
         self.path = path
         self._mine = threading.Lock()
         try:
-            if make:
+            if make_dir:
                 files.make_dirs(path)
             self.dir_fd = files.open_dir(path)
-            flags = os.O_RDWR | (os.O_CREAT if make else 0)
+            flags = os.O_RDWR | (os.O_CREAT if make_lock else 0)
             self._lock_fd = files.open(LOCK_NAME, flags, self.dir_fd)
         except OSError as error:
             raise TierError(f"{path} cannot be used as a disk tier: {error.strerror}") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import time
 
 from kvengine.runtime.tiers.disk.descriptors import Descriptors, FileName
 from kvengine.runtime.tiers.disk.lane import Lane
@@ -15,6 +16,7 @@ __all__ = ["Space"]
 
 _log = logging.getLogger(__name__)
 _ROOT_LOCK_S = 2.0
+_SAY_AGAIN_S = 20.0
 
 
 class Space:
@@ -38,6 +40,7 @@ class Space:
         self._lane = lane
         self._descriptors = descriptors
         self._hungry = False
+        self._said_s = 0.0
 
     @property
     def path(self) -> str:
@@ -52,6 +55,10 @@ class Space:
     def file(self, name: str) -> FileName:
         """A segment file of the lane."""
         return FileName(self._lane.dir_fd, name, f"{self._lane.path}/{name}")
+
+    def names(self) -> list[str]:
+        """The segment files that are there. OSError."""
+        return self._lane.segment_names()
 
     def grow(self) -> FileName | None:
         """A new file of a segment's size; None when the limit does not allow it. OSError."""
@@ -74,9 +81,11 @@ class Space:
 
     def say_hungry(self, hungry: bool) -> None:
         """Tell other owners below the root whether we have to do without."""
-        if hungry == self._hungry:
+        if hungry == self._hungry and time.monotonic() - self._said_s < _SAY_AGAIN_S:
             return
-        self._hungry = hungry
+        if not hungry and not self._hungry:
+            return
+        self._hungry, self._said_s = hungry, time.monotonic()
         if hungry:
             _log.warning(
                 "%s finds no room: others hold the %s that the tier may have",
