@@ -78,25 +78,30 @@ def _group(index: int, shape: Shape) -> Group:
     )
 
 
+def _widest(shapes: Sequence[Shape]) -> list[int]:
+    """Per layer number the widest page of any group: groups overlay each other."""
+    return [
+        max(shape.pages[layer] for shape in shapes if layer < len(shape.pages))
+        for layer in range(max(len(shape.pages) for shape in shapes))
+    ]
+
+
 def _pools(shapes: Sequence[Shape], num_blocks: int) -> tuple[tuple[int, ...], tuple[Slot, ...]]:
     """Pool ``i`` holds layer ``i`` of every group."""
-    page_bytes = {
-        layer: max(shape.pages[layer] for shape in shapes if layer < len(shape.pages))
-        for layer in range(max(len(shape.pages) for shape in shapes))
-    }
+    strides = _widest(shapes)
     slots = tuple(
         Slot(
             layer=name(group, layer),
             group=group,
             allocation=layer,
             offset_bytes=0,
-            stride_bytes=page_bytes[layer],
+            stride_bytes=strides[layer],
             page_bytes=page,
         )
         for group, shape in enumerate(shapes)
         for layer, page in enumerate(shape.pages)
     )
-    return tuple(page * num_blocks for page in page_bytes.values()), slots
+    return tuple(stride * num_blocks for stride in strides), slots
 
 
 def _packed(shapes: Sequence[Shape], num_blocks: int) -> tuple[tuple[int, ...], tuple[Slot, ...]]:
@@ -121,19 +126,20 @@ def _layer_outer(
     shapes: Sequence[Shape], num_blocks: int
 ) -> tuple[tuple[int, ...], tuple[Slot, ...]]:
     """One slab; all blocks of a layer are next to each other."""
+    strides = _widest(shapes)
     slots = tuple(
         Slot(
             layer=name(group, layer),
             group=group,
             allocation=0,
-            offset_bytes=sum(shape.pages[:layer]) * num_blocks,
-            stride_bytes=page,
+            offset_bytes=sum(strides[:layer]) * num_blocks,
+            stride_bytes=strides[layer],
             page_bytes=page,
         )
         for group, shape in enumerate(shapes)
         for layer, page in enumerate(shape.pages)
     )
-    return (max(shape.row_bytes for shape in shapes) * num_blocks,), slots
+    return (sum(strides) * num_blocks,), slots
 
 
 _LAY_OUT = {"pools": _pools, "packed": _packed, "layer-outer": _layer_outer}

@@ -57,7 +57,7 @@ def test_writing_a_page_changes_no_other_page_of_a_live_block(plan, data):
             written = b == block and other.layer == slot.layer
             if written:
                 assert cache.layers[other.layer][b].eq(255).all()
-            elif same_group or (b != block and plan.layout != "layer-outer"):
+            elif same_group or b != block:
                 assert not cache.layers[other.layer][b].any()
 
 
