@@ -10,6 +10,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 
 __all__ = ["COMMANDS", "UsageError", "main"]
@@ -105,10 +106,8 @@ class _Version(argparse.Action):
 
 def _let_go_of_stdout() -> None:
     """Point stdout elsewhere, so that the interpreter's last flush finds no broken pipe."""
-    try:
+    with suppress(OSError, ValueError):  # stdout may be no file, as in a test
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError):  # stdout is no file, as in a test
-        pass
 
 
 def _failed(error: Exception) -> int:

@@ -36,7 +36,8 @@ def fix(
 
 
 def _write(review: Review, mended: Mended, *, show: bool) -> None:
-    assert review.raw is not None and mended.review.raw is not None
+    assert review.raw is not None
+    assert mended.review.raw is not None
     if review.name != STDIN:
         if mended.applied:
             replace_file(review.name, review.raw, mended.review.raw)
@@ -52,7 +53,8 @@ def diff_of(before: Review, after: Review) -> Iterator[str]:
     """A unified diff of two versions of a file, line by line."""
     from difflib import unified_diff
 
-    assert before.raw is not None and after.raw is not None
+    assert before.raw is not None
+    assert after.raw is not None
     old, new = (_lines(raw.decode("utf-8")) for raw in (before.raw, after.raw))
     for line in unified_diff(old, new, before.name, before.name + " (fixed)"):
         yield line if line.endswith("\n") else line + "\n\\ No newline at end of file\n"

@@ -80,7 +80,8 @@ def _apart(problems: Sequence[Problem]) -> list[Problem]:
 
 def _after(review: Review, group: Sequence[Problem], settings: Settings) -> Review | None:
     """The file after the group's fixes, or None where that is no step forward."""
-    assert review.document is not None and review.raw is not None
+    assert review.document is not None
+    assert review.raw is not None
     wanted = review.document.data
     try:
         for problem in group:

@@ -22,7 +22,9 @@ examples:
 
 Comments, order and formatting stay. A migrated document gives the same plan.
 """
-_POINTER = re.compile(rb"(#(?::schema[ \t]+|[ \t]*yaml-language-server:[ \t]*\$schema=)\S*kv-engine-)1(?=\.json)")
+_POINTER = re.compile(
+    rb"(#(?::schema[ \t]+|[ \t]*yaml-language-server:[ \t]*\$schema=)\S*kv-engine-)1(?=\.json)"
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

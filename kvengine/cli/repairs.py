@@ -32,4 +32,3 @@ def _edits(document: Document, fix: Fix) -> tuple[Edit, ...]:
         return edits(document, fix.changes)
     except CannotEdit:
         return ()
-

@@ -17,6 +17,7 @@ __all__ = ["SEVERITIES", "Settings", "add_settings", "reaches", "settings_of"]
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 """The worst first."""
 
+
 @frozen(kw_only=True)
 class Settings:
     """Which findings are shown and which of them fail a run.
@@ -116,9 +117,10 @@ def _words(key: str, value: Any) -> list[str]:
 
 
 def _severity(key: str, value: Any) -> Severity:
-    if value not in SEVERITIES:
-        raise UsageError(f"{key} must be one of {', '.join(SEVERITIES)}, not {show(value)}")
-    return value
+    for severity in SEVERITIES:
+        if severity == value:
+            return severity
+    raise UsageError(f"{key} must be one of {', '.join(SEVERITIES)}, not {show(value)}")
 
 
 def _known_codes(key: str, codes: frozenset[str]) -> None:

@@ -1,0 +1,103 @@
+"""``kvengine explain``: a code, an option or a connector in the words of its declaration."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from kvengine.cli import UsageError
+from kvengine.cli.terminal import out
+
+if TYPE_CHECKING:
+    from kvengine.rules.codes import Code
+    from kvengine.rules.releases import Release
+
+__all__ = ["configure", "run"]
+
+_EXAMPLES = """\
+examples:
+  kvengine explain
+  kvengine explain exclusive
+  kvengine explain blocks_per_chunk --vllm 0.24
+  kvengine explain OffloadingConnector
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of ``explain``."""
+    parser.epilog = _EXAMPLES
+    parser.add_argument(
+        "topic", nargs="?", metavar="CODE|KEY|CONNECTOR", help="what to explain; all without it"
+    )
+    parser.add_argument("--vllm", metavar="R", help="say it for this vLLM release")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Explain one topic, or list them; returns the exit code."""
+    from kvengine.cli.topics import entries_at, tables_named
+    from kvengine.rules.codes import CODES
+
+    wanted = _release(arguments.vllm)
+    topic = arguments.topic
+    if topic is None:
+        out("\n".join(_everything()) + "\n")
+        return 0
+    parts = [_code(CODES[topic])] if topic in CODES else []
+    parts += (table.explained(wanted) for table in tables_named(topic))
+    parts += (entry.explained(wanted) for entry in entries_at(topic))
+    if not parts:
+        raise UsageError(f"explain: {_unknown(topic)}")
+    out("\n".join("\n".join(part) + "\n" for part in parts))
+    return 0
+
+
+def _release(text: str | None) -> Release | None:
+    from kvengine.rules.releases import release
+
+    try:
+        return None if text is None else release(text)
+    except ValueError as error:
+        raise UsageError(f"explain: {error}") from None
+
+
+def _unknown(topic: str) -> str:
+    from kvengine.cli.topics import names
+    from kvengine.rules.codes import CODES
+    from kvengine.rules.judge import nearest
+
+    likely = nearest(topic, [*CODES, *names()])
+    meant = f"did you mean {likely}?" if likely else "kvengine explain lists all topics"
+    return f"{topic} is no code, option or connector; {meant}"
+
+
+def _code(code: Code) -> Iterator[str]:
+    yield f"{code.name} (problem code)"
+    yield ""
+    yield from _wrapped(code.means)
+    yield ""
+    yield f"  example: {code.example}"
+    yield from _wrapped(f"what to do: {code.mend}")
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, 96, initial_indent="  ", subsequent_indent="  ")
+
+
+def _everything() -> Iterator[str]:
+    """Codes with the first sentence of their meaning, then tables and connectors."""
+    from kvengine.cli.topics import connectors, tables
+    from kvengine.rules.codes import CODES
+
+    yield "problem codes"
+    for code in CODES.values():
+        yield f"  {code.name:<16}{code.means.split('. ')[0].split(': ')[0].rstrip('.')}"
+    yield "\ntables of an engine document"
+    for table in tables():
+        if table.path:
+            yield f"  {table.name:<16}{table.doc}"
+    yield "\nconnectors, specs and tiers"
+    for table in connectors():
+        yield f"  {table.name:<24}{table.doc}"
+    yield "\nkvengine explain NAME says more; NAME can also be any option, such as cpu_bytes_to_use"
