@@ -1,0 +1,155 @@
+"""Reading a Hugging Face config.json: the language model's part, with class defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kvengine.errors import PlanError
+
+__all__ = ["Text"]
+
+_LENGTH_KEYS = (
+    "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length",
+    "max_target_positions", "max_sequence_length", "max_seq_length", "seq_len",
+)  # fmt: skip
+_KV_HEAD_KEYS = (
+    "n_head_kv", "num_kv_heads", "num_key_value_heads", "multi_query_group_num",
+    "num_attention_groups",
+)  # fmt: skip
+_UNSCALED = ("su", "longrope", "llama3", "deepseek_yarn", "deepseek_llama_scaling")
+
+
+class Text:
+    """The fields of a language model's config, by name, with the defaults of its class."""
+
+    def __init__(self, values: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+        self._values = values
+        self._defaults = defaults
+
+    def get(self, *names: str, default: Any = None) -> Any:
+        """The first of these fields that is given and not null, else the class default."""
+        for name in names:
+            if (value := self._values.get(name)) is not None:
+                return value
+        for name in names:
+            if (value := self._defaults.get(name)) is not None:
+                return value
+        return default
+
+    def integer(self, *names: str, default: int | None = None) -> int:
+        """A whole number; a PlanError names the field when it is missing or something else."""
+        value = self.get(*names, default=default)
+        if type(value) is not int:
+            problem = "is missing" if value is None else f"must be a whole number, not {value!r}"
+            raise PlanError(
+                "setup",
+                "geometry",
+                f"model.config.{names[0]} {problem}",
+                "the planner reads it from the model's config.json",
+                path=("model", "config"),
+            )
+        return value
+
+    def has(self, name: str) -> bool:
+        """Whether the field is given and not null."""
+        return self.get(name) is not None
+
+    def sequence(self, name: str) -> Sequence[Any] | None:
+        """A list, or None when the field is not given."""
+        value = self.get(name)
+        return value if isinstance(value, Sequence) and not isinstance(value, str) else None
+
+    def table(self, name: str) -> Mapping[str, Any]:
+        """A nested table, empty when the field is not given."""
+        value = self.get(name)
+        return value if isinstance(value, Mapping) else {}
+
+    @property
+    def model_type(self) -> str:
+        """The name of the config class."""
+        return str(self.get("model_type", default=""))
+
+    @property
+    def num_layers(self) -> int:
+        """Hidden layers."""
+        return self.integer("num_hidden_layers", "n_layer", "num_layers", "n_layers")
+
+    @property
+    def hidden_size(self) -> int:
+        """Width of the residual stream."""
+        return self.integer("hidden_size", "n_embd", "d_model")
+
+    @property
+    def heads(self) -> int:
+        """Query heads."""
+        return self.integer("num_attention_heads", "n_head", "n_heads", "num_heads")
+
+    @property
+    def kv_heads(self) -> int:
+        """Heads that keys and values have; as many as query heads unless the config says so."""
+        return self.integer(*_KV_HEAD_KEYS, default=self.heads)
+
+    @property
+    def head_size(self) -> int:
+        """Elements of one head."""
+        given = self.get("head_dim", "attention_head_dim", "kv_channels", default=0)
+        return int(given) or self.hidden_size // self.heads
+
+    @property
+    def dtype(self) -> str:
+        """The model's dtype; float32 checkpoints are run in bfloat16."""
+        dtype = str(self.get("dtype", "torch_dtype", default="bfloat16")).removeprefix("torch.")
+        return "bfloat16" if dtype in ("float32", "float") else dtype
+
+    @property
+    def latent_width(self) -> int:
+        """Elements of a latent cache: compressed keys and values, and the rotary part."""
+        return self.integer("kv_lora_rank") + self.integer("qk_rope_head_dim", default=0)
+
+    def window(self, index: int, *, default_full: bool = True) -> int | None:
+        """The sliding window of a layer, by ``layer_types`` or for all layers alike."""
+        window = self.get("sliding_window")
+        if not window or self.get("use_sliding_window") is False:
+            return None
+        types = self.sequence("layer_types")
+        if types is None or not types:
+            return int(window)
+        return int(window) if types[index % len(types)] == "sliding_attention" else None
+
+    def max_length(self, *, scale_yarn: bool) -> int:
+        """The longest context that the config allows.
+
+        ``scale_yarn``: the release multiplies the original length by YaRN's factor (up to
+        0.28) instead of trusting ``max_position_embeddings``.
+        """
+        given = [int(v) for key in _LENGTH_KEYS if (v := self.get(key)) is not None]
+        if not given:
+            return 2048
+        length: float = int(self.get("model_max_length", default=min(given)))
+        ropes = self._ropes()
+        if ropes and "gemma3" not in self.model_type:
+            factor: float = 1.0
+            for rope in ropes:
+                kind = rope.get("rope_type", rope.get("type", "default"))
+                if kind in _UNSCALED or (kind == "yarn" and not scale_yarn):
+                    continue
+                factor = rope.get("factor") or factor
+                if kind == "yarn":
+                    length = rope.get("original_max_position_embeddings", length)
+            length *= factor
+        return int(length)
+
+    def default_length(self, limit: int) -> int:
+        """The context length when the user gives none: LongRoPE stays at its original one."""
+        if any(rope.get("rope_type", rope.get("type")) == "longrope" for rope in self._ropes()):
+            return int(self.get("original_max_position_embeddings", default=limit))
+        return limit
+
+    def _ropes(self) -> list[Mapping[str, Any]]:
+        for name in ("rope_parameters", "rope_scaling"):
+            rope = self.table(name)
+            if rope:
+                nested = [value for value in rope.values() if isinstance(value, Mapping)]
+                return nested or [rope]
+        return []

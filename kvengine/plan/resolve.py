@@ -1,0 +1,429 @@
+"""Declared caches -> specs: attention backends, block sizes, and the bytes of every page."""
+
+from __future__ import annotations
+
+from math import lcm
+
+from attrs import evolve, frozen
+
+from kvengine.errors import PlanError
+from kvengine.plan.backends import BACKENDS, Backend, Wanted, choose, smallest_block
+from kvengine.plan.dtypes import content_bytes, element_bytes, is_quantized
+from kvengine.plan.setup import Setup
+from kvengine.plan.specs import Attention, Cache, Latent, Layer, Spec, State, Vector
+from kvengine.units import ceil_div
+
+__all__ = ["Resolved", "resolve"]
+
+_SPARSE_BYTES = {"fp8_ds_mla": 656, "nvfp4_ds_mla": 352}
+"""A token of a sparse latent cache, packed: parts without and with position, and scales."""
+
+_DELTA_ALIGNMENT = 64
+"""Tokens between the states that FlashInfer's prefill of gated delta layers can export."""
+
+
+@frozen(kw_only=True)
+class Resolved:
+    """The specs of all layers that store something, by pipeline stage."""
+
+    stages: tuple[dict[str, Spec], ...]
+    tokens_per_block: int
+    backends: tuple[str, ...]
+    layouts: tuple[str, ...] | None
+    cache_dtype: str
+
+    @property
+    def layers(self) -> dict[str, Spec]:
+        """All layers of the model, in order."""
+        return {name: spec for stage in self.stages for name, spec in stage.items()}
+
+
+@frozen(kw_only=True)
+class _Blocks:
+    tokens: int
+    state_tokens: int
+    state_padded: int | None
+    shared_page: int | None
+
+
+class _Kinds:
+    """Every distinct cache of a model with the backend and storage that it gets."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        self._plain_layers = _unquantized(setup)
+        self._chosen: dict[tuple[Cache, str], Backend | None] = {}
+
+    def storage(self, layer: Layer) -> str:
+        """The cache dtype of one layer as vLLM spells it."""
+        return "auto" if layer.index in self._plain_layers else self.setup.cache_dtype
+
+    def backend(self, layer: Layer) -> Backend | None:
+        """The attention backend of a layer; None for recurrent ones."""
+        dtype = self.storage(layer)
+        key = (layer.cache, dtype)
+        if key not in self._chosen:
+            self._chosen[key] = _backend(layer.cache, dtype, self.setup)
+        return self._chosen[key]
+
+
+def resolve(setup: Setup) -> Resolved:
+    """The specs of an engine's layers; PlanError (stage ``setup``) when no backend takes one."""
+    kinds = _Kinds(setup)
+    attending: dict[str, Backend] = {}
+    names: set[str] = set()
+    for layer in setup.layers:
+        backend = kinds.backend(layer)
+        if backend is not None:
+            attending.setdefault(backend.name, backend)
+            names.add(backend.name)
+        elif isinstance(layer.cache, State):
+            names.add(layer.cache.backend)
+    dtype = setup.cache_dtype
+    if "FLASHMLA_SPARSE" in attending and is_quantized(dtype):
+        dtype = "fp8_ds_mla"
+    blocks = _blocks(setup, tuple(attending.values()))
+    return Resolved(
+        stages=tuple(_specs(stage, kinds, blocks) for stage in setup.stages),
+        tokens_per_block=blocks.tokens,
+        backends=tuple(sorted(names)),
+        layouts=_layouts(attending.values()),
+        cache_dtype=dtype,
+    )
+
+
+def _unquantized(setup: Setup) -> frozenset[int]:
+    """Layers that TurboQuant leaves alone: the first and last two, unless the model is a hybrid."""
+    if not setup.cache_dtype.startswith("turboquant_") or setup.model.hybrid:
+        return frozenset()
+    count = setup.model.num_layers
+    edge = min(2, count // 2)
+    return frozenset([*range(edge), *range(count - edge, count)])
+
+
+def _backend(cache: Cache, dtype: str, setup: Setup) -> Backend | None:
+    match cache:
+        case State():
+            return None
+        case Vector():
+            return BACKENDS[cache.backend]
+        case Attention(backend=str() as named):
+            return BACKENDS[named]
+    wanted = Wanted(
+        family=_family(cache),
+        head_size=cache.width if isinstance(cache, Latent) else cache.head_size,
+        cache_dtype=setup.cache_dtype if _chunked(cache) else dtype,
+        major=setup.compute_major,
+        asked_block=setup.asked_block,
+        sinks=isinstance(cache, Attention) and cache.sinks,
+        image_prefix=isinstance(cache, Attention) and cache.image_prefix,
+        context=setup.context > 1,
+    )
+    found = choose(wanted, setup.facts)
+    if isinstance(found, str):
+        raise _no_backend(wanted, found, setup)
+    if _chunked(cache) and found.name == "TURBOQUANT" and dtype == "auto":
+        raise PlanError(
+            "setup",
+            "known-issue",
+            "chunked local attention takes TurboQuant's backend for layers left unquantised",
+            "use another cache dtype for this model",
+            path=("cache", "dtype"),
+        )
+    if found.name == "FLASHMLA_SPARSE" and wanted.context and not is_quantized(dtype):
+        if setup.facts.backends_check_context:
+            raise PlanError(
+                "setup",
+                "requires",
+                "sparse latent attention under decode context parallelism stores fp8 only",
+                'set cache.dtype = "fp8"',
+                path=("cache", "dtype"),
+            )
+    return found
+
+
+def _chunked(cache: Cache) -> bool:
+    return isinstance(cache, Attention) and cache.chunk is not None
+
+
+def _family(cache: Attention | Latent) -> str:
+    if isinstance(cache, Attention):
+        return "dense"
+    return "sparse" if cache.sparse else "mla"
+
+
+def _no_backend(wanted: Wanted, reasons: str, setup: Setup) -> PlanError:
+    blocked = wanted.asked_block is not None and "no blocks of" in reasons
+    path = ("cache", "tokens_per_block") if blocked else ("cache", "dtype")
+    what = (
+        f"blocks of {wanted.asked_block} tokens"
+        if blocked
+        else f"cache dtype {wanted.cache_dtype} with heads of {wanted.head_size}"
+    )
+    return PlanError(
+        "setup",
+        "choice",
+        f"no attention backend of vLLM {setup.facts.release} takes {what}",
+        reasons,
+        path=path,
+    )
+
+
+def _layouts(backends: object) -> tuple[str, ...] | None:
+    """The layouts that every backend reads, None for any."""
+    sets = [b.layouts for b in backends if b.layouts is not None]  # type: ignore[attr-defined]
+    if not sets:
+        return None
+    if all(found == sets[0] for found in sets):
+        return tuple(sets[0])
+    return tuple(name for name in sets[0] if all(name in found for found in sets))
+
+
+def _blocks(setup: Setup, backends: tuple[Backend, ...]) -> _Blocks:
+    asked = setup.asked_block
+    tokens = asked or 16
+    if backends and asked is None:
+        tokens = _preferred(setup, backends)
+    state_tokens, padded, shared = _state_tokens(setup, tokens), None, None
+    if setup.model.hybrid and backends and setup.model.state is not None:
+        tokens, padded = _aligned(setup, backends, tokens)
+        if setup.mamba_mode in ("align", "all"):
+            state_tokens = tokens
+    elif backends and _unquantized(setup):
+        tokens, shared = _raised(setup, backends[0], tokens)
+    return _Blocks(
+        tokens=tokens, state_tokens=state_tokens, state_padded=padded, shared_page=shared
+    )
+
+
+def _state_tokens(setup: Setup, tokens: int) -> int:
+    if setup.mamba_mode == "none":
+        return setup.mamba_block or setup.max_model_len
+    return setup.mamba_block or tokens
+
+
+def _preferred(setup: Setup, backends: tuple[Backend, ...]) -> int:
+    if not setup.facts.block_of_all_backends or len(backends) == 1:
+        return _preferred_of(backends[0], setup)
+    common = smallest_block(backends)
+    if common is None:
+        raise PlanError(
+            "setup",
+            "geometry",
+            "the attention backends share no block size",
+            ", ".join(backend.name for backend in backends),
+            path=("cache", "tokens_per_block"),
+        )
+    return common
+
+
+def _preferred_of(backend: Backend, setup: Setup) -> int:
+    wide = setup.facts.flash_attention_4 and setup.model.head_size == 512
+    if wide and backend.name.endswith("FLASH_ATTN") and is_quantized(setup.cache_dtype):
+        return 64
+    return backend.preferred_block
+
+
+def _token_bytes(setup: Setup) -> int:
+    """Bytes of one token in one attention layer, by the model-wide head count and size."""
+    model = setup.model
+    if model.latent:
+        return model.head_size * element_bytes(setup.storage)
+    heads = max(1, model.kv_heads // setup.tensor)
+    return heads * content_bytes(model.head_size, model.head_size, setup.storage)
+
+
+def _aligned(setup: Setup, backends: tuple[Backend, ...], tokens: int) -> tuple[int, int | None]:
+    """The block size at which an attention page holds a recurrent state, and that page."""
+    state = setup.model.state
+    assert state is not None
+    needed = _recurrence_bytes(state, setup)
+    per_token = _token_bytes(setup)
+    if needed == 0:
+        return tokens, None
+    unit = max(min(backends[0].blocks), tokens)
+    if setup.model.latent:
+        unit = max(unit, 128)
+    if setup.mamba_mode == "align" and state.kind == "gdn" and setup.facts.delta_checkpoints:
+        unit = lcm(unit, _DELTA_ALIGNMENT)
+    if setup.mamba_mode == "all":
+        chunk = lcm(setup.mamba_block or _chunk_size(setup), unit)
+        block = chunk * ceil_div(ceil_div(needed, per_token), chunk)
+    else:
+        block = unit * ceil_div(needed, unit * per_token)
+    if setup.facts.block_of_all_backends:
+        every = lcm(*(min(backend.blocks) for backend in backends))
+        block = every * ceil_div(block, every)
+    block = max(tokens, block)
+    page = block * per_token
+    return block, page if page > needed else None
+
+
+def _chunk_size(setup: Setup) -> int:
+    return setup.model.text.integer("mamba_chunk_size", "chunk_size", default=2048)
+
+
+def _raised(setup: Setup, backend: Backend, tokens: int) -> tuple[int, int | None]:
+    """The block size at which a quantised page holds one that is left unquantised.
+
+    The release measures both by the first layer's backend, which stores plain numbers.
+    """
+    heads = max(1, setup.model.kv_heads // setup.tensor)
+    size = setup.model.head_size
+    plain = heads * content_bytes(size, size, setup.model_dtype)
+    packed = heads * 2 * size
+    if backend.name == "TURBOQUANT":
+        packed = heads * content_bytes(size, size, setup.storage)
+    if plain == packed:
+        return tokens, None
+    smallest = min(backend.blocks)
+    unit = max(smallest, tokens)
+    block = max(tokens, unit * ceil_div(plain * smallest, unit * packed))
+    return block, block * packed
+
+
+def _specs(stage: tuple[Layer, ...], kinds: _Kinds, blocks: _Blocks) -> dict[str, Spec]:
+    made: dict[tuple[Cache, str], Spec] = {}
+    specs = {}
+    for layer in stage:
+        if not layer.stores:
+            continue
+        key = (layer.cache, kinds.storage(layer))
+        if key not in made:
+            made[key] = _spec(layer, kinds, blocks)
+        specs[layer.name] = made[key]
+    return specs
+
+
+def _spec(layer: Layer, kinds: _Kinds, blocks: _Blocks) -> Spec:
+    setup = kinds.setup
+    cache, backend = layer.cache, kinds.backend(layer)
+    if isinstance(cache, State):
+        return _state_spec(cache, setup, blocks)
+    assert backend is not None
+    dtype = kinds.storage(layer)
+    storage = setup.model_dtype if dtype == "auto" else dtype
+    match cache:
+        case Attention():
+            spec = _attention_spec(cache, backend, storage, setup, blocks)
+        case Latent():
+            spec = _latent_spec(cache, backend, storage, setup, blocks)
+        case Vector():
+            spec = _vector_spec(cache, setup, blocks)
+    if setup.facts.named_layouts:
+        return evolve(spec, **_stride(cache, backend, spec, dtype, setup))
+    return evolve(spec, pads=backend.pads)
+
+
+def _stride(
+    cache: Cache, backend: Backend, spec: Spec, dtype: str, setup: Setup
+) -> dict[str, int | None]:
+    if backend.name in ("FLASHMLA_SPARSE", "FLASH_ATTN_MLA_SPARSE"):
+        if setup.facts.row_aligned_sparse and not is_quantized(dtype):
+            return {"stride_bytes": spec.state_bytes}
+        return {"stride_tokens": 64} if setup.facts.fixed_sizes_align else {}
+    if not setup.facts.fixed_sizes_align:
+        return {}
+    exact = backend.exact and not (isinstance(cache, Vector) and cache.kind == "window_mla")
+    if exact:
+        return {"stride_tokens": max(backend.blocks)}
+    wide = isinstance(cache, Attention) and cache.head_size == 512
+    if wide and setup.facts.flash_attention_4 and dtype in ("fp8", "fp8_e4m3"):
+        return {"stride_tokens": 64} if backend.name.endswith("FLASH_ATTN") else {}
+    return {}
+
+
+def _attention_spec(
+    cache: Attention, backend: Backend, storage: str, setup: Setup, blocks: _Blocks
+) -> Spec:
+    heads = max(1, cache.heads // setup.tensor)
+    values = cache.head_size if cache.chunk else cache.head_size_v
+    content = content_bytes(cache.head_size, values, storage)
+    spec = Spec(
+        kind="window" if cache.window else "chunked" if cache.chunk else "full",
+        tokens_per_block=blocks.tokens,
+        state_bytes=heads * content,
+        heads=heads,
+        window=cache.window,
+        chunk=cache.chunk,
+        format=(heads, cache.head_size, values, storage),
+        tensor_shards=None,
+    )
+    if cache.window is None:
+        return spec
+    return evolve(
+        spec,
+        tokens_per_block=_window_block(spec, backend, setup, blocks),
+        padded_bytes=blocks.shared_page,
+        retained_tokens=setup.retained_tokens,
+    )
+
+
+def _window_block(spec: Spec, backend: Backend, setup: Setup, blocks: _Blocks) -> int:
+    if setup.facts.window_block == "engine":
+        return blocks.tokens
+    if setup.facts.window_block == "kernel" and blocks.shared_page is None:
+        return min(backend.blocks)
+    room = (blocks.shared_page or spec.state_bytes * blocks.tokens) // spec.state_bytes
+    if backend.exact or setup.facts.window_block == "kernel":
+        return max((size for size in backend.blocks if size <= room), default=min(backend.blocks))
+    base = min(backend.blocks)
+    return max(base, room // base * base)
+
+
+def _latent_spec(
+    cache: Latent, backend: Backend, storage: str, setup: Setup, blocks: _Blocks
+) -> Spec:
+    if backend.family == "sparse" and is_quantized(storage):
+        storage = "nvfp4_ds_mla" if storage == "nvfp4_ds_mla" else "fp8_ds_mla"
+    width = _SPARSE_BYTES.get(storage, cache.width * element_bytes(storage))
+    leads = cache.leads if setup.facts.index_leaders_differ else None
+    return Spec(
+        kind="window_mla" if cache.window else "mla",
+        tokens_per_block=blocks.tokens,
+        state_bytes=width,
+        window=cache.window,
+        format=(cache.width, storage, leads),
+        tensor_shards=1,
+    )
+
+
+def _vector_spec(cache: Vector, setup: Setup, blocks: _Blocks) -> Spec:
+    tokens = cache.tokens_per_block or blocks.tokens
+    return Spec(
+        kind=cache.kind,
+        tokens_per_block=tokens,
+        state_bytes=cache.state_bytes,
+        tokens_per_state=cache.tokens_per_state,
+        window=cache.window,
+        alignment=cache.alignment,
+        format=(cache.format, cache.state_bytes),
+        tensor_shards=1 if cache.replicated else None,
+        retained_tokens=setup.retained_tokens if cache.window else 0,
+    )
+
+
+def _recurrence_bytes(state: State, setup: Setup) -> int:
+    return state.recurrence.bytes_in(
+        setup.model_dtype, setup.mamba_dtype, setup.tensor, setup.drafts
+    )
+
+
+def _state_spec(cache: State, setup: Setup, blocks: _Blocks) -> Spec:
+    facts = setup.facts
+    exports = {
+        "mamba2": facts.mamba2_checkpoints,
+        "gdn": facts.delta_checkpoints,
+        "kda": facts.kda_checkpoints,
+    }
+    return Spec(
+        kind="mamba",
+        tokens_per_block=blocks.state_tokens,
+        tokens_per_state=0,
+        state_bytes=_recurrence_bytes(cache, setup),
+        padded_bytes=blocks.state_padded,
+        format=(cache.kind, cache.recurrence),
+        cache_mode=setup.mamba_mode,
+        draft_states=setup.drafts,
+        checkpoint_states=int(exports.get(cache.kind, False)),
+    )

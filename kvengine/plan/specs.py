@@ -1,0 +1,158 @@
+"""What a layer caches: as a model declares it, and resolved to the bytes of one page.
+
+A declaration holds what the model's config says, for the whole model; a :class:`Spec` is what
+one rank stores for it, in one release, with one cache dtype and block size.
+"""
+
+from __future__ import annotations
+
+from math import gcd
+from typing import Any, Literal
+
+from attrs import evolve, frozen
+
+from kvengine.plan.states import Recurrence, StateKind
+from kvengine.units import align_up
+
+__all__ = ["Attention", "Cache", "Latent", "Layer", "Spec", "SpecKind", "State", "Vector"]
+
+SpecKind = Literal["full", "window", "chunked", "mla", "window_mla", "mamba"]
+
+
+@frozen(kw_only=True)
+class Attention:
+    """Keys and values of ``heads`` KV heads; the heads are divided over tensor-parallel ranks.
+
+    ``window`` and ``chunk`` are tokens. ``backend`` is the attention backend where the model
+    names one; otherwise the release's own choice applies.
+    """
+
+    heads: int
+    head_size: int
+    head_size_v: int
+    window: int | None = None
+    chunk: int | None = None
+    sinks: bool = False
+    image_prefix: bool = False
+    backend: str | None = None
+
+
+@frozen(kw_only=True)
+class Latent:
+    """Multi-head latent attention: one vector of ``width`` elements per token, on every rank.
+
+    ``sparse``: read by sparse kernels, at the tokens that an indexer picks; ``leads`` says
+    whether the layer has an indexer of its own.
+    """
+
+    width: int
+    sparse: bool = False
+    leads: bool = False
+    window: int | None = None
+    backend: str | None = None
+
+
+@frozen(kw_only=True)
+class Vector:
+    """A side cache with a format of its own: ``state_bytes`` for every ``tokens_per_state``.
+
+    ``tokens_per_block`` None follows the engine's block size. ``alignment`` rounds pages up.
+    ``replicated``: every tensor-parallel rank is known to hold the same.
+    """
+
+    kind: Literal["full", "mla", "window_mla"]
+    state_bytes: int
+    backend: str
+    tokens_per_block: int | None = None
+    tokens_per_state: int = 1
+    window: int | None = None
+    alignment: int = 1
+    replicated: bool = True
+    format: str = ""
+
+
+@frozen(kw_only=True)
+class State:
+    """A recurrent state: one page per cached position, whatever the tokens in between."""
+
+    kind: StateKind
+    recurrence: Recurrence
+    backend: str
+
+
+Cache = Attention | Latent | Vector | State
+
+
+@frozen
+class Layer:
+    """One cache of one layer. ``stores`` is False where another layer's cache is read."""
+
+    name: str
+    index: int
+    cache: Cache
+    stores: bool = True
+
+
+@frozen(kw_only=True, cache_hash=True)
+class Spec:
+    """The pages of one layer on one rank.
+
+    ``tokens_per_state`` 0 stands for a page that holds one recurrent state. ``format`` is
+    whatever else tells two caches apart (dtype, heads, head sizes). ``stride_tokens`` are
+    tokens of the largest kernel block: larger blocks are split, and must stay whole kernel
+    blocks apart.
+    """
+
+    kind: SpecKind
+    tokens_per_block: int
+    state_bytes: int
+    heads: int = 1
+    tokens_per_state: int = 1
+    padded_bytes: int | None = None
+    alignment: int = 1
+    window: int | None = None
+    chunk: int | None = None
+    format: tuple[Any, ...] = ()
+    pads: bool = False
+    stride_bytes: int | None = None
+    stride_tokens: int | None = None
+    tensor_shards: int | None = None
+    retained_tokens: int = 0
+    cache_mode: str = "none"
+    draft_states: int = 0
+    checkpoint_states: int = 0
+
+    @property
+    def states(self) -> int:
+        """States that one page holds."""
+        return self.tokens_per_block // self.tokens_per_state if self.tokens_per_state else 1
+
+    @property
+    def payload_bytes(self) -> int:
+        """Bytes of a page before any padding."""
+        return self.states * self.state_bytes
+
+    @property
+    def page_bytes(self) -> int:
+        """Bytes of a page as it is stored."""
+        if self.padded_bytes is not None:
+            return self.padded_bytes
+        return align_up(self.payload_bytes, self.alignment)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a request keeps every token: full attention, latent or not."""
+        return self.kind in ("full", "mla")
+
+    def with_block(self, tokens_per_block: int) -> Spec:
+        """The same cache with another number of tokens per block."""
+        return evolve(self, tokens_per_block=tokens_per_block)
+
+    def block_alignment(self) -> int:
+        """Bytes that the distance between two blocks must be a multiple of."""
+        if self.stride_bytes is not None:
+            return self.stride_bytes
+        if self.stride_tokens is None:
+            return 1
+        kernel = gcd(self.stride_tokens, self.tokens_per_block)
+        return 1 if kernel == self.tokens_per_block else self.with_block(kernel).page_bytes
