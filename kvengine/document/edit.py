@@ -87,7 +87,8 @@ class _State:
         return self._first(change, ways)
 
     def _moved(self, move: Move) -> _State:
-        if has(self.data, move.to) and isinstance(move.to[-1], str):
+        inside = move.path[: len(move.to)] == move.to
+        if has(self.data, move.to) and isinstance(move.to[-1], str) and not inside:
             return self.after(Drop(move.to)).after(move)
         try:
             return self._first(move, self._writer.rename(*self._parsed, move.path, move.to))
@@ -156,6 +157,8 @@ def _parsed(form: Form, body: str) -> dict[int, tuple[Any, Node]]:
 
 
 def _holds(form: Form, body: str, index: int, wanted: Any, others: dict[int, Any]) -> bool:
+    if not body.strip():
+        return False
     try:
         found = _parsed(form, body)
     except Fault:

@@ -52,14 +52,14 @@ def inline(value: Any, quote: str = "") -> str:
 
 def section(names: tuple[str, ...], table: Mapping[str, Any], *, array: bool = False) -> list[str]:
     """The lines of a table under its header, with tables inside it under headers of their own."""
-    header = dotted_key(names)
-    lines = [f"[[{header}]]" if array else f"[{header}]"]
     inner = {key: item for key, item in table.items() if isinstance(item, dict) and item}
-    lines += [
+    own = [
         f"{dotted_key((key,))} = {inline(item)}" for key, item in table.items() if key not in inner
     ]
+    header = dotted_key(names)
+    lines = [f"[[{header}]]" if array else f"[{header}]", *own] if own or array or not inner else []
     for key, item in inner.items():
-        lines += ["", *section((*names, key), item)]
+        lines += ["", *section((*names, key), item)] if lines else section((*names, key), item)
     return lines
 
 

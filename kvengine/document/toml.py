@@ -35,7 +35,7 @@ _TOKEN = re.compile(
 )
 _DATE_LIKE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{2}:[0-9]{2}")
 _MANY_DIGITS = re.compile(rf"[0-9][0-9_]{{{MAX_DIGITS},}}")
-_TWICE = ("overwrite", "twice", "mutate", "redefine")
+_TWICE = ("duplicate", "overwrite", "twice", "mutate", "redefine")
 
 
 @frozen
@@ -94,11 +94,12 @@ def _check_dots(body: str) -> None:
 def _fault(body: str, error: Any) -> Fault:
     text = str(error)
     message = text.rpartition(" (at ")[0] or text
-    if any(word in message for word in _TWICE):
+    if any(word in message.lower() for word in _TWICE):
         try:
             scan_tree(body)
         except Fault as twice:
-            return twice
+            if twice.code == "duplicate-key":
+                return twice
     at = len(body)
     line, column = getattr(error, "lineno", None), getattr(error, "colno", None)
     if line is not None and column is not None:

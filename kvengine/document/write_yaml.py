@@ -31,6 +31,7 @@ class YamlWriter:
             parent = way[-2].node if len(way) > 1 else tree
             shown = text if not rest and text and not text.startswith("\n") else None
             yield from _replace(body, parent, way[-1], wrapped(rest, value), shown)
+            _refuse_anchored(body, way, path)
             return
         node = way[-1].node if way else tree
         name = rest[0] if isinstance(rest[0], str) else None
@@ -42,6 +43,7 @@ class YamlWriter:
             yield insert(body, node, name, value, _dialect(body, node))
         else:
             yield _add_lines(body, node, name, value, text)
+        _refuse_anchored(body, way, path)
 
     def drop(self, body: str, tree: Node, path: Path) -> Iterator[list[Splice]]:
         """Take out the lines or the flow entry."""
@@ -63,6 +65,7 @@ class YamlWriter:
             else:
                 yield [Splice(parent.content_start, parent.end, empty)]
             yield _drop_lines(body, parent, entry)
+        _refuse_anchored(body, way, path)
 
     def rename(self, body: str, tree: Node, path: Path, to: Path) -> Iterator[list[Splice]]:
         """Replace the key."""
@@ -97,6 +100,12 @@ class YamlWriter:
 def _refuse_shared(way: list[Entry], path: Path) -> None:
     if any(entry.shared for entry in way):
         raise CannotEdit(path, "is written elsewhere and comes in by a YAML alias or merge")
+
+
+def _refuse_anchored(body: str, way: list[Entry], path: Path) -> None:
+    """Say why nothing worked, when the place has an anchor that others refer to."""
+    if any("&" in body[entry.node.start : entry.node.content_start] for entry in way):
+        raise CannotEdit(path, "has a YAML anchor, by which other places share it")
 
 
 def _dialect(body: str, node: Node) -> YamlDialect:

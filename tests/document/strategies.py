@@ -12,11 +12,30 @@ from hypothesis import strategies as st
 from kvengine.errors import Drop, Move, Path, Put
 
 KEYS = st.one_of(
-    st.sampled_from(["a", "b", "kv_role", "block-size", "x y", "no", "1", "é", "a.b", "k\n", '"', ""]),
+    st.sampled_from(
+        ["a", "b", "kv_role", "block-size", "x y", "no", "1", "é", "a.b", "k\n", '"', ""]
+    ),
     st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=6),
 )
 TEXTS = st.one_of(
-    st.sampled_from(["", "kv_both", "no", "1e9", "a: b", "# c", "x\ny", "it's", "☃", "\u2028", "{}", "- a", " x", "\x7f"]),
+    st.sampled_from(
+        [
+            "",
+            "kv_both",
+            "no",
+            "1e9",
+            "a: b",
+            "# c",
+            "x\ny",
+            "it's",
+            "☃",
+            "\u2028",
+            "{}",
+            "- a",
+            " x",
+            "\x7f",
+        ]
+    ),
     st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=10),
 )
 SCALARS = st.one_of(
@@ -65,7 +84,8 @@ def changes(draw: st.DrawFn, data: Any, scalars: st.SearchStrategy[Any] = SCALAR
     if kind == "drop":
         return Drop(path)
     if kind == "move":
-        return Move(path, (*draw(st.sampled_from(tables)), draw(KEYS)))
+        outside = [table for table in tables if table[: len(path)] != path]
+        return Move(path, (*draw(st.sampled_from(outside)), draw(KEYS)))
     return Put(path, draw(values(scalars)))
 
 
