@@ -44,6 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_settings(parser)
     add("--format", choices=FORMATS, default="text", help="how findings are written")
     add("--recursive", "-r", action="store_true", help="look into folders for files of ours")
+    add("--skip-others", action="store_true", help="pass over files that are none of ours")
     add("--fix", action="store_true", help="apply every fix whose meaning is certain")
     add("--diff", action="store_true", help="show what --fix changes; alone, change nothing")
 
@@ -83,7 +84,7 @@ def _fixed(
 def _reviews(arguments: argparse.Namespace, settings: Settings) -> Iterator[Review]:
     files = [*dict.fromkeys(expand(arguments.files, recursive=arguments.recursive))]
     for number, (name, named) in enumerate(files, start=1):
-        found = review(name, settings, named=named)
+        found = review(name, settings, named=named and not arguments.skip_others)
         progress(number, len(files))
         if found.ours:
             yield found

@@ -51,16 +51,17 @@ def _rich(page: Sequence[Section], stream: IO[str]) -> None:
 
     console = Console(file=stream, highlight=False)
     for one in page:
+        console.print()
         if isinstance(one, Facts):
             table = Table.grid(padding=(0, 2))
             table.add_column(style="bold cyan")
             table.add_column(overflow="fold")
         else:
-            table = Table(title=one.title, box=box.ROUNDED, title_justify="left")
+            console.print(Text(one.title, style="bold"))
+            table = Table(box=box.ROUNDED)
             for name in one.header:
                 table.add_column(name, justify="left" if name in one.words else "right")
         rows: Sequence[tuple[str, ...]] = one.rows
         for row in rows:
             table.add_row(*(Text(plain(cell)) for cell in row))
         console.print(table)
-        console.print()
