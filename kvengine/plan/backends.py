@@ -82,10 +82,11 @@ _TABLE = (
     Backend(
         name="TRITON_FLASH_ATTN", family="dense", dtypes=_PLAIN | _FP8, max_head=512,
         majors=frozenset({9}), vllm=Releases(since="0.33"), image_prefix=True,
+        context=False,
     ),
     Backend(
         name="FLASH_ATTN", family="dense", dtypes=_PLAIN | _FP8, max_head=512, pads=True,
-        majors=frozenset({8, 9, 10, 11, 12}),
+        image_prefix=True, majors=frozenset({8, 9, 10, 11, 12}),
     ),
     Backend(
         name="TRITON_ATTN", family="dense", dtypes=_PLAIN | _FP8 | {"fp8_e5m2"} | _PER_HEAD,
@@ -114,7 +115,7 @@ _TABLE = (
     Backend(name="TRITON_MLA", family="mla", dtypes=_PLAIN | _FP8, pads=True),
     Backend(
         name="FLASH_ATTN_MLA_SPARSE", family="sparse", blocks=(64,), majors=frozenset({9}),
-        vllm=Releases(since="0.25"), dtypes=frozenset({"auto", "bfloat16"}), context=False,
+        vllm=Releases(since="0.25"), context=False,
     ),
     Backend(
         name="FLASHMLA_SPARSE", family="sparse", blocks=(64,), majors=frozenset({9, 10}),
@@ -136,11 +137,11 @@ _TABLE = (
 BACKENDS: dict[str, Backend] = {backend.name: backend for backend in _TABLE}
 
 
-def choose(wanted: Wanted, facts: Facts) -> Backend | str:
-    """The first backend that takes the layer; a sentence about why when none does."""
+def choose(wanted: Wanted, facts: Facts, *, only: str | None = None) -> Backend | str:
+    """The first backend that takes the layer, or ``only`` that one; else why none does."""
     reasons = []
     for backend in _TABLE:
-        if backend.family != wanted.family:
+        if backend.family != wanted.family or backend.name != (only or backend.name):
             continue
         refused = _refusal(backend, wanted, facts)
         if not refused:
@@ -178,8 +179,12 @@ def _refusal(backend: Backend, wanted: Wanted, facts: Facts) -> str:
 def _flash_refusal(wanted: Wanted, facts: Facts) -> str:
     if wanted.head_size % 8 or (wanted.head_size > 256 and not facts.flash_attention_4):
         return f"no heads of {wanted.head_size}"
-    if is_quantized(wanted.cache_dtype) and wanted.major not in (9, 10):
-        return f"does not store {wanted.cache_dtype} on this device"
+    if is_quantized(wanted.cache_dtype) and (
+        wanted.major not in (9, 10) or (wanted.image_prefix and wanted.major == 9)
+    ):
+        return f"does not store {wanted.cache_dtype} for such a layer"
+    if wanted.image_prefix and not facts.flash_attention_4:
+        return "not for this kind of prefix"
     return ""
 
 

@@ -55,6 +55,8 @@ class Facts:
     backends_check_context: bool
     flash_attention_4: bool
     yarn_scales_length: bool
+    compressed_auto_is_fp8: bool
+    own_values_stay_plain: bool
     cache_dtypes: frozenset[str]
 
 
@@ -64,7 +66,7 @@ class _Fact:
 
     name: str
     value: Any
-    vllm: Releases = Releases()
+    vllm: Releases
 
 
 def _since(name: str, release: str) -> tuple[_Fact, _Fact]:
@@ -76,9 +78,11 @@ def _until(name: str, release: str) -> tuple[_Fact, _Fact]:
 
 
 _CACHE_DTYPES = (
-    ("auto", "float16", "bfloat16", "fp8", "fp8_e4m3", "fp8_e5m2", "fp8_inc", "fp8_ds_mla")
-    + ("turboquant_k8v4", "turboquant_4bit_nc", "turboquant_k3v4_nc", "turboquant_3bit_nc")
-    + ("int8_per_token_head", "fp8_per_token_head", "nvfp4"),
+    (
+        *("auto", "float16", "bfloat16", "fp8", "fp8_e4m3", "fp8_e5m2", "fp8_inc", "fp8_ds_mla"),
+        *("turboquant_k8v4", "turboquant_4bit_nc", "turboquant_k3v4_nc", "turboquant_3bit_nc"),
+        *("int8_per_token_head", "fp8_per_token_head", "nvfp4"),
+    ),
     ("int4_per_token_head",),
     ("nvfp4_4over6",),
     ("nvfp4_ds_mla",),
@@ -131,7 +135,7 @@ _TABLE: tuple[_Fact, ...] = (
     *_since("bad_chunk_advice", "0.30"),
     # Block strides are kept whole for kernels that read several blocks as one.
     *_since("fixed_sizes_align", "0.32"),
-    *_since("row_aligned_sparse", "0.31"),
+    *_since("row_aligned_sparse", "0.32"),
     *_since("padded_layer_stride", "0.32"),
     *_since("block_of_all_backends", "0.32"),
     *_until("mamba_mode_all", "0.32"),
@@ -150,6 +154,10 @@ _TABLE: tuple[_Fact, ...] = (
     *_since("backends_check_context", "0.30"),
     *_since("flash_attention_4", "0.33"),
     *_until("yarn_scales_length", "0.29"),
+    # DeepSeek-V4: cache dtype auto is fp8 (before, it had to be asked for).
+    *_since("compressed_auto_is_fp8", "0.30"),
+    # MiMo-V2: layers whose values differ from keys ignore the cache dtype.
+    *_until("own_values_stay_plain", "0.32"),
     *_cache_dtypes(),
 )
 

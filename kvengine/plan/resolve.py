@@ -56,7 +56,12 @@ class _Kinds:
 
     def storage(self, layer: Layer) -> str:
         """The cache dtype of one layer as vLLM spells it."""
-        return "auto" if layer.index in self._plain_layers else self.setup.cache_dtype
+        plain = layer.index in self._plain_layers or (
+            isinstance(layer.cache, Attention)
+            and layer.cache.stays_plain
+            and self.setup.facts.own_values_stay_plain
+        )
+        return "auto" if plain else self.setup.cache_dtype
 
     def backend(self, layer: Layer) -> Backend | None:
         """The attention backend of a layer; None for recurrent ones."""
@@ -119,7 +124,8 @@ def _backend(cache: Cache, dtype: str, setup: Setup) -> Backend | None:
         image_prefix=isinstance(cache, Attention) and cache.image_prefix,
         context=setup.context > 1,
     )
-    found = choose(wanted, setup.facts)
+    uneven = setup.model.uneven_heads and not setup.facts.flash_attention_4
+    found = choose(wanted, setup.facts, only="TRITON_ATTN" if uneven else None)
     if isinstance(found, str):
         raise _no_backend(wanted, found, setup)
     if _chunked(cache) and found.name == "TURBOQUANT" and dtype == "auto":
@@ -130,15 +136,15 @@ def _backend(cache: Cache, dtype: str, setup: Setup) -> Backend | None:
             "use another cache dtype for this model",
             path=("cache", "dtype"),
         )
-    if found.name == "FLASHMLA_SPARSE" and wanted.context and not is_quantized(dtype):
-        if setup.facts.backends_check_context:
-            raise PlanError(
-                "setup",
-                "requires",
-                "sparse latent attention under decode context parallelism stores fp8 only",
-                'set cache.dtype = "fp8"',
-                path=("cache", "dtype"),
-            )
+    checks = setup.facts.backends_check_context and wanted.context
+    if checks and found.name == "FLASHMLA_SPARSE" and not is_quantized(dtype):
+        raise PlanError(
+            "setup",
+            "requires",
+            "sparse latent attention under decode context parallelism stores fp8 only",
+            'set cache.dtype = "fp8"',
+            path=("cache", "dtype"),
+        )
     return found
 
 

@@ -224,7 +224,8 @@ def _cache_dtype(config: Config, model: Architecture, facts: Facts) -> str:
             "choice", f"cache dtype {dtype} is not for latent attention", "use fp8", *path
         )
     if model.packed_latent:
-        if not dtype.startswith("fp8"):
+        is_default = dtype == "auto" and facts.compressed_auto_is_fp8
+        if not is_default and not dtype.startswith("fp8"):
             raise _refuse(
                 "choice",
                 f"cache dtype {dtype} is not what DeepSeek-V4 stores: only fp8 is",

@@ -23,8 +23,10 @@ SpecKind = Literal["full", "window", "chunked", "mla", "window_mla", "mamba"]
 class Attention:
     """Keys and values of ``heads`` KV heads; the heads are divided over tensor-parallel ranks.
 
-    ``window`` and ``chunk`` are tokens. ``backend`` is the attention backend where the model
-    names one; otherwise the release's own choice applies.
+    ``window`` and ``chunk`` are tokens. ``image_prefix``: image tokens see each other, in both
+    directions. ``backend`` is the attention backend where the model names one; otherwise the
+    release's own choice applies. ``stays_plain``: early releases stored it in the model's dtype
+    whatever the cache dtype.
     """
 
     heads: int
@@ -35,6 +37,7 @@ class Attention:
     sinks: bool = False
     image_prefix: bool = False
     backend: str | None = None
+    stays_plain: bool = False
 
 
 @frozen(kw_only=True)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import evolve
 
+from kvengine.errors import PlanError
 from kvengine.plan.alike import is_uniform
 from kvengine.plan.facts import Facts
 from kvengine.plan.specs import Spec
@@ -44,6 +45,14 @@ def tuple_groups(layers: Layers, *, padded: bool) -> list[dict[str, Spec]]:
 
 
 def _pad_to(layers: dict[str, Spec], sizes: Sequence[int]) -> dict[str, Spec]:
+    if max(spec.page_bytes for spec in layers.values()) > sizes[-1]:
+        raise PlanError(
+            "plan",
+            "geometry",
+            "window pages are wider than every page of the latent layers",
+            "use blocks of more tokens, or leave tokens_per_block out",
+            path=("cache", "tokens_per_block"),
+        )
     return {
         name: evolve(spec, padded_bytes=min(s for s in sizes if s >= spec.page_bytes))
         for name, spec in layers.items()

@@ -20,8 +20,9 @@ class Architecture:
     the model's own multi-token prediction adds. ``num_layers`` are the hidden layers, which
     pipeline stages divide. ``heads``, ``kv_heads`` and ``head_size`` are the model-wide ones,
     used where vLLM does not look at single layers (``head_size`` of a latent cache is its
-    width). ``hybrid``: recurrent states beside attention. ``forced_block`` is the block size
-    that the model asks for.
+    width). ``hybrid``: recurrent states beside attention. ``packed_latent``: stores fp8 in a
+    format of its own. ``uneven_heads``: attention layers have heads of several sizes, and one
+    backend for all of them.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Architecture:
     latent: bool = False
     hybrid: bool = False
     packed_latent: bool = False
+    uneven_heads: bool = False
 
     @property
     def state(self) -> State | None:

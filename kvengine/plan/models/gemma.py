@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from attrs import evolve
+
 from kvengine.plan.models.architecture import Architecture
 from kvengine.plan.models.dense import build, every
 from kvengine.plan.models.text import Text
@@ -29,7 +31,9 @@ def gemma3n(name: str, text: Text, prefix: str) -> Architecture:
 
 def gemma4(name: str, text: Text, prefix: str) -> Architecture:
     """Gemma 4: full layers have fewer and wider heads than window layers."""
-    return build(name, text, _layers(text, prefix + _NAME))
+    widest = max(text.head_size, text.integer("global_head_dim", default=0))
+    model = build(name, text, _layers(text, prefix + _NAME))
+    return evolve(model, head_size=widest, uneven_heads=widest != text.head_size)
 
 
 def _layers(text: Text, template: str) -> list[Layer]:

@@ -61,4 +61,5 @@ def _cache(text: Text, kind: str, *, window: int | None, sinks: str) -> Attentio
         window=window,
         sinks=bool(text.get(sinks, default=False)),
         backend=None if size == values else "FLASH_ATTN_DIFFKV",
+        stays_plain=True,
     )
