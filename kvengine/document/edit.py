@@ -87,8 +87,8 @@ class _State:
         return self._first(change, ways)
 
     def _moved(self, move: Move) -> _State:
-        inside = move.path[: len(move.to)] == move.to
-        if has(self.data, move.to) and isinstance(move.to[-1], str) and not inside:
+        siblings = move.path[:-1] == move.to[:-1] and isinstance(move.to[-1], str)
+        if siblings and move.path != move.to and has(self.data, move.to):
             return self.after(Drop(move.to)).after(move)
         try:
             return self._first(move, self._writer.rename(*self._parsed, move.path, move.to))

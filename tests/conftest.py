@@ -1,0 +1,8 @@
+"""Settings for every test."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("kvengine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("kvengine")
