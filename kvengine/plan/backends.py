@@ -28,6 +28,7 @@ _PER_HEAD = frozenset({"int4_per_token_head", "int8_per_token_head", "fp8_per_to
 class Backend:
     """One attention backend. ``blocks`` are kernel block sizes; multiples of one are split.
 
+    ``prefers``: tokens per block where neither 16 nor the smallest block is what it wants.
     ``exact``: the kernels take only these sizes, so larger blocks are split into them.
     ``pads``: reads pages by the runtime stride, so that they may be padded (up to 0.28).
     ``layouts``: orders that its kernels read, None for any.
@@ -37,6 +38,7 @@ class Backend:
     family: Literal["dense", "mla", "sparse", "own"]
     blocks: tuple[int, ...] = (16,)
     exact: bool = False
+    prefers: int | None = None
     dtypes: frozenset[str] = _PLAIN
     max_head: int = 1 << 30
     min_head: int = 1
@@ -56,7 +58,7 @@ class Backend:
     @property
     def preferred_block(self) -> int:
         """16 tokens where they work, else the smallest block of the kernels."""
-        return 16 if self.takes_block(16) else min(self.blocks)
+        return self.prefers or (16 if self.takes_block(16) else min(self.blocks))
 
 
 @frozen(kw_only=True)
@@ -128,7 +130,7 @@ _TABLE = (
         layouts=("BLHNC", "BLNHC"),
     ),
     Backend(name="FLASHMLA_SPARSE_DSV4", family="own", blocks=(256,), exact=True),
-    Backend(name="DEEPSEEK_SPARSE_SWA", family="own", blocks=(1,)),
+    Backend(name="DEEPSEEK_SPARSE_SWA", family="own", blocks=(64,), prefers=256),
     Backend(name="CompressorBackend", family="own", blocks=(1,)),
     Backend(name="MINIMAX_M3_SPARSE", family="own", blocks=(128,), exact=True),
     Backend(name="MINIMAX_M3_SPARSE_INDEXER", family="own", blocks=(128,), exact=True),

@@ -188,6 +188,13 @@ def _check_parallel(config: Config, model: Architecture) -> None:
             f"use at most {heads} ranks",
             "parallel", "tensor",
         )  # fmt: skip
+    if model.state is not None and not model.state.recurrence.divides_over(tensor):
+        raise _refuse(
+            "geometry",
+            f"the recurrent states cannot be divided over {tensor} tensor-parallel ranks",
+            "use a tensor size that divides their heads and groups",
+            "parallel", "tensor",
+        )  # fmt: skip
     if context == 1:
         return
     most = tensor if model.latent else max(tensor // max(heads, 1), 1)

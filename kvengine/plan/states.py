@@ -32,6 +32,10 @@ class Recurrence:
     conv_dtype: str
     state_dtype: str
 
+    def divides_over(self, tensor: int) -> bool:
+        """Whether so many tensor-parallel ranks can share the state."""
+        return True
+
     def conv_elements(self, tensor: int, drafts: int) -> int:
         """Elements of the convolution state on one rank."""
         raise NotImplementedError
@@ -58,6 +62,9 @@ class Mamba1(Recurrence):
     state_size: int
     kernel: int
 
+    def divides_over(self, tensor: int) -> bool:
+        return self.width % tensor == 0
+
     def conv_elements(self, tensor: int, drafts: int) -> int:
         return self.width // tensor * (self.kernel - 1)
 
@@ -75,6 +82,9 @@ class Mamba2(Recurrence):
     head_size: int
     state_size: int
     kernel: int
+
+    def divides_over(self, tensor: int) -> bool:
+        return self.heads % tensor == 0 and (self.groups % tensor == 0 or self.groups == 1)
 
     def conv_elements(self, tensor: int, drafts: int) -> int:
         groups = self.groups if self.groups % tensor == 0 else tensor
@@ -94,6 +104,9 @@ class Delta(Recurrence):
     key_size: int
     value_size: int
     kernel: int
+
+    def divides_over(self, tensor: int) -> bool:
+        return self.value_heads % tensor == 0 and self.key_heads % tensor == 0
 
     def conv_elements(self, tensor: int, drafts: int) -> int:
         channels = 2 * self.key_heads * self.key_size + self.value_heads * self.value_size

@@ -166,6 +166,8 @@ def reason(error: dict[str, Any]) -> set[str]:
         ("Input should be", {"choice"}),
         ("must be divisible", {"geometry"}),
         ("exceeds the maximum", {"geometry"}),
+        ("Decode context", {"geometry"}),
+        ("num_groups must", {"geometry"}),
         ("integer modulo by zero", {"geometry"}),
         ("DCP for FlashMLA", {"requires"}),
         ("Sinks are only supported", {"choice"}),

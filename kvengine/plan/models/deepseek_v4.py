@@ -50,7 +50,7 @@ def _layers(text: Text, base: str, index: int, ratio: int) -> list[Layer]:
     )  # fmt: skip
     swa = Layer(f"{base}.swa_cache", index, window)
     if ratio <= 1:
-        return [Layer(base, index, main, stores=False), swa]
+        return [swa, Layer(base, index, main, stores=False)]
     width = text.integer("head_dim")
     found = [
         swa,
