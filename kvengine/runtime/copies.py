@@ -28,7 +28,7 @@ from kvengine.runtime.memory import HostMemory
 from kvengine.runtime.places import Place, Run
 from kvengine.runtime.rows import Lane, Move, Rows, Stretch, batches
 
-__all__ = ["CpuMover", "Mover"]
+__all__ = ["CpuMover", "Mover", "make_mover"]
 
 _Indices = npt.NDArray[np.int64]
 
@@ -96,6 +96,15 @@ class CpuMover(Mover):
                     else:
                         ctypes.memmove(device, host, num_bytes)
                     device += num_bytes
+
+
+def make_mover(rows: Sequence[Rows], host: HostMemory) -> Mover:
+    """The mover for the device that the rows are on."""
+    if rows[0].device.type == "cpu":
+        return CpuMover(rows, host)
+    from kvengine.runtime.cuda import CudaMover
+
+    return CudaMover(rows, host)
 
 
 class _Comb:

@@ -30,7 +30,9 @@ class Found(enum.Enum):
     MISS = "miss"
     HIT = "hit"
     PENDING = "pending"
-    """On its way in; ask again soon."""
+    """On its way in, or being found out; ask again soon."""
+    BEHIND = "behind"
+    """Not in host memory, but in a tier behind it."""
 
 
 _MISS, _HIT, _PENDING = Found.MISS, Found.HIT, Found.PENDING
@@ -133,7 +135,15 @@ class HostPool:
 
     def group_of(self, key: bytes) -> int:
         """The group that a key names."""
-        return self._shape_of(key)[0]
+        return self.shape_of(key)[0]
+
+    def shape_of(self, key: bytes) -> tuple[int, int]:
+        """The group that a key names, and the payload of its chunks."""
+        shape = self._group_of.get(key[-4:])
+        if shape is None:
+            number = int.from_bytes(key[-4:], "big")
+            raise ValueError(f"a key names group {number}, there are {len(self._group_of)} groups")
+        return shape
 
     def lookup(self, keys: Iterable[bytes], spans: Sequence[Span] | None = None) -> list[Found]:
         """What is known of each chunk; with ``spans``, of these blocks of each.
@@ -174,19 +184,23 @@ class HostPool:
                 touch(chunk)
 
     def prepare_store(
-        self, keys: Iterable[bytes], spans: Sequence[Span | None] | None = None
+        self,
+        keys: Iterable[bytes],
+        spans: Sequence[Span | None] | None = None,
+        *,
+        admit_all: bool = False,
     ) -> Prepared:
         """Make room for chunks that are not there, evicting others, never one of ``keys``.
 
         Every key returned in ``keys`` must be completed. ``spans`` says which blocks will be
         written, where it is not all of a chunk. A chunk held in part is replaced when other blocks
-        of it are offered, unless it is in use.
+        of it are offered, unless it is in use. ``admit_all`` passes by the store threshold.
         """
         out = Prepared([], [], [], [], [])
         keys = list(keys)
         held: list[Chunk] | None = None
         chunks, take, expect = self._chunks, self.places.take, self._policy.expect
-        for chunk in self._wanted(keys, spans, out):
+        for chunk in self._wanted(keys, spans, admit_all or self._admission.open, out):
             expect(chunk)
             size = chunk.num_bytes
             place = take(size)
@@ -205,6 +219,8 @@ class HostPool:
             out.places.append(place)
         for chunk in held or ():
             self._policy.release(chunk)
+        if out.evicted:
+            self._straighten(out)
         return out
 
     def complete_store(self, keys: Sequence[bytes], success: bool = True) -> None:
@@ -225,16 +241,23 @@ class HostPool:
         else:
             self._failed_stores += len(keys)
 
-    def prepare_load(self, keys: Sequence[bytes]) -> list[Place | None]:
+    def prepare_load(
+        self, keys: Sequence[bytes], spans: Sequence[Span | None] | None = None
+    ) -> list[Place | None]:
         """Pin chunks and say where they are; None for one that is not resident (any more).
 
+        ``spans`` says which blocks of each are wanted, where it is not all of them.
         Every key that got a place must be completed, once per call.
         """
         get, hold = self._chunks.get, self._policy.hold
         places: list[Place | None] = []
-        for key in keys:
+        for index, key in enumerate(keys):
             chunk = get(key)
-            if chunk is None or chunk.found is not _HIT:
+            if (
+                chunk is None
+                or chunk.found is not _HIT
+                or (chunk.span is not None and not _covers(chunk, spans[index] if spans else None))
+            ):
                 places.append(None)
                 continue
             if not chunk.pins:
@@ -257,6 +280,43 @@ class HostPool:
             self._pinned_bytes -= chunk.num_bytes
             if chunk.found is _HIT:
                 release(chunk)
+            else:
+                self._give_back(chunk)
+
+    def yield_places(self, low_share: int, most: int) -> list[tuple[bytes, Place]]:
+        """When less than one part in ``low_share`` is free: who would leave next, pinned.
+
+        They stay resident until ``retire``, so that another tier can read them first. Chunks held
+        in part just leave.
+        """
+        leaving: list[tuple[bytes, Place]] = []
+        short_bytes = self.places.capacity_bytes // low_share - self.places.free_bytes
+        while short_bytes > 0 and len(leaving) < most:
+            chunk = self._policy.victim()
+            if chunk is None:
+                break
+            assert isinstance(chunk, Chunk)
+            short_bytes -= self._occupied[chunk.num_bytes]
+            if chunk.span is not None:
+                self._evict(chunk)
+                continue
+            chunk.pins = 1
+            self._pinned_chunks += 1
+            self._pinned_bytes += chunk.num_bytes
+            leaving.append((chunk.key, chunk.place))
+        return leaving
+
+    def retire(self, keys: Iterable[bytes]) -> None:
+        """Chunks that ``yield_places`` named may go, unless a load reads them meanwhile."""
+        for key in keys:
+            chunk = self._chunks[key]
+            chunk.pins -= 1
+            if chunk.pins:
+                continue
+            self._pinned_chunks -= 1
+            self._pinned_bytes -= chunk.num_bytes
+            if chunk.found is _HIT:
+                self._evict(chunk)
             else:
                 self._give_back(chunk)
 
@@ -303,20 +363,16 @@ class HostPool:
         runs = sorted(run for chunk in chunks for run in chunk.place)
         assert all(a + n <= b for (a, n), (b, _) in itertools.pairwise(runs))
 
-    def _shape_of(self, key: bytes) -> tuple[int, int]:
-        shape = self._group_of.get(key[-4:])
-        if shape is None:
-            number = int.from_bytes(key[-4:], "big")
-            raise ValueError(f"a key names group {number}, there are {len(self._group_of)} groups")
-        return shape
-
     def _wanted(
-        self, keys: Iterable[bytes], spans: Sequence[Span | None] | None, out: Prepared
+        self,
+        keys: Iterable[bytes],
+        spans: Sequence[Span | None] | None,
+        admit_all: bool,
+        out: Prepared,
     ) -> list[Chunk]:
         """Chunks to find places for; sorts the other keys into ``out``."""
         wanted: dict[bytes, Chunk] = {}
         get, group_of = self._chunks.get, self._group_of
-        admit_all = self._admission.open
         for index, key in enumerate(keys):
             span = None if spans is None else spans[index]
             present = get(key)
@@ -328,7 +384,7 @@ class HostPool:
             elif key in wanted:
                 out.present.append(key)
                 continue
-            group, size = group_of.get(key[-4:]) or self._shape_of(key)
+            group, size = group_of.get(key[-4:]) or self.shape_of(key)
             if admit_all or self._admission.admits(key):
                 wanted[key] = Chunk(key, group, size, (), span)
             else:
@@ -340,7 +396,7 @@ class HostPool:
         """Whether a chunk held in part is replaced for other blocks of the same chunk."""
         if chunk.span is None or chunk.pins or chunk.found is not _HIT:
             return False
-        return span is None or not _covers(chunk, span)
+        return not _covers(chunk, span)
 
     def _hold_all(self, keys: Iterable[bytes]) -> list[Chunk]:
         held = [
@@ -361,12 +417,23 @@ class HostPool:
             if chunk is None:
                 return None
             assert isinstance(chunk, Chunk)
-            self._resident_bytes -= chunk.num_bytes
-            self._resident_chunks -= 1
-            self._evictions += 1
-            self._give_back(chunk)
+            self._evict(chunk)
             evicted.append(chunk.key)
         return place
+
+    def _straighten(self, out: Prepared) -> None:
+        """Hand places that came free out in the order of addresses: neighbours move as one."""
+        chunks = [self._chunks[key] for key in out.keys]
+        if len({chunk.num_bytes for chunk in chunks}) == 1:
+            out.places.sort()
+            for chunk, place in zip(chunks, out.places, strict=True):
+                chunk.place = place
+
+    def _evict(self, chunk: Chunk) -> None:
+        self._resident_bytes -= chunk.num_bytes
+        self._resident_chunks -= 1
+        self._evictions += 1
+        self._give_back(chunk)
 
     def _drop(self, chunk: Chunk) -> None:
         if chunk.found is _HIT:
@@ -382,9 +449,11 @@ class HostPool:
         self.places.give(chunk.place, chunk.num_bytes)
 
 
-def _covers(chunk: Chunk, span: Span) -> bool:
+def _covers(chunk: Chunk, span: Span | None) -> bool:
     if chunk.span is None:
         return True
+    if span is None:
+        return False
     first, count = chunk.span
     return first <= span[0] and span[0] + span[1] <= first + count
 

@@ -1,0 +1,178 @@
+"""Worker threads that copy: loads before stores, in slices, one failed chunk at a time.
+
+Jobs are cut in slices of a few MiB, so that a load waits for a slice of a store, not for all of
+it, and so that the memory a mover stages through stays small.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+
+import torch
+from attrs import asdict, define, field, frozen
+
+from kvengine.runtime.copies import Mover
+from kvengine.runtime.jobs import Job, Kind
+from kvengine.runtime.rows import Move
+from kvengine.runtime.stats import DirectionStats
+from kvengine.runtime.tiers.base import Outcome
+
+__all__ = ["Fault", "Slice", "Transfers"]
+
+Fault = Callable[[Kind, bytes], None]
+"""Called with each chunk just before it is copied; may sleep, or raise to make the copy fail."""
+
+
+@frozen(eq=False)
+class Slice:
+    """Chunks of a job that are copied together: ``moves[i]`` is ``job.keys[indices[i]]``."""
+
+    job: Job
+    indices: Sequence[int]
+    moves: Sequence[Move]
+    num_bytes: int
+    fence: object = None
+
+
+@define
+class _Direction:
+    """Counters of one direction."""
+
+    jobs: int = 0
+    chunks: int = 0
+    num_bytes: int = 0
+    seconds: float = 0.0
+    failed_chunks: int = 0
+    slices_by_bytes: Counter[int] = field(factory=Counter)
+
+
+class Transfers:
+    """Queues and threads. ``finished(slice, outcomes)`` is called on a worker after each slice."""
+
+    def __init__(
+        self,
+        mover: Mover,
+        finished: Callable[[Slice, list[Outcome]], None],
+        *,
+        threads: int = 1,
+        fault: Fault | None = None,
+    ) -> None:
+        self._mover = mover
+        self._finished = finished
+        self._fault = fault
+        self._lock = threading.Lock()
+        self._loads: deque[Slice] = deque()
+        self._stores: deque[Slice] = deque()
+        self._tokens: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self.directions = {Kind.STORE: _Direction(), Kind.LOAD: _Direction()}
+        self._threads = [
+            threading.Thread(target=self._work, name=f"kvengine-copy-{number}", daemon=True)
+            for number in range(threads)
+        ]
+        started = threading.Barrier(threads + 1)
+        self._started = started
+        for thread in self._threads:
+            thread.start()
+        # Each worker copies with one thread; what PyTorch gives to threads that come later stays.
+        intra_op = torch.get_num_threads()
+        started.wait()
+        torch.set_num_threads(intra_op)
+
+    def submit(self, slices: Sequence[Slice]) -> None:
+        """Queue slices; those of loads go before all stores that have not begun."""
+        with self._lock:
+            for part in slices:
+                (self._stores if part.job.kind is Kind.STORE else self._loads).append(part)
+        for _ in slices:
+            self._tokens.put(True)
+
+    def withdraw(self, job: Job | None = None) -> list[Slice]:
+        """Take back what has not begun, of one job or of all."""
+        with self._lock:
+            taken: list[Slice] = []
+            for waiting in (self._loads, self._stores):
+                mine = [part for part in waiting if job is None or part.job is job]
+                for part in mine:
+                    waiting.remove(part)
+                taken += mine
+            return taken
+
+    def stats(self, kind: Kind) -> DirectionStats:
+        """What was copied so far in one direction."""
+        with self._lock:
+            counters = asdict(self.directions[kind])
+        return DirectionStats(**counters)
+
+    def close(self) -> None:
+        """End the threads when they have finished what they are doing; nothing may be queued."""
+        for _ in self._threads:
+            self._tokens.put(False)
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self) -> None:
+        torch.set_num_threads(1)
+        self._started.wait()
+        while self._tokens.get():
+            part = self._next()
+            if part is not None:
+                self._finished(part, self._copy(part))
+                del part
+
+    def _next(self) -> Slice | None:
+        with self._lock:
+            if self._loads:
+                return self._loads.popleft()
+            return self._stores.popleft() if self._stores else None  # None: it was withdrawn
+
+    def _copy(self, part: Slice) -> list[Outcome]:
+        started_s = time.perf_counter()
+        outcomes = [Outcome.DONE] * len(part.moves)
+        good = self._try_faults(part, outcomes)
+        if not self._try(part, good):
+            for index in good:
+                if not self._try(part, [index]):
+                    outcomes[index] = Outcome.FAILED
+        self._count(part, outcomes, time.perf_counter() - started_s)
+        return outcomes
+
+    def _try_faults(self, part: Slice, outcomes: list[Outcome]) -> Sequence[int]:
+        if self._fault is None:
+            return range(len(part.moves))
+        good: list[int] = []
+        for index, number in enumerate(part.indices):
+            try:
+                self._fault(part.job.kind, part.job.keys[number])
+            except Exception:
+                outcomes[index] = Outcome.FAILED
+            else:
+                good.append(index)
+        return good
+
+    def _try(self, part: Slice, which: Sequence[int]) -> bool:
+        """Whether these chunks were copied, all of them."""
+        whole = len(which) == len(part.moves)
+        moves = part.moves if whole else [part.moves[index] for index in which]
+        try:
+            if part.job.kind is Kind.STORE:
+                self._mover.store(moves, part.fence)
+            else:
+                self._mover.load(moves, part.fence)
+        except Exception:
+            return False
+        return True
+
+    def _count(self, part: Slice, outcomes: list[Outcome], seconds: float) -> None:
+        failed = len(outcomes) - outcomes.count(Outcome.DONE)
+        size = 1 << max(0, part.num_bytes - 1).bit_length()
+        with self._lock:
+            direction = self.directions[part.job.kind]
+            direction.num_bytes += part.num_bytes if not failed else 0
+            direction.chunks += len(outcomes) - failed
+            direction.failed_chunks += failed
+            direction.seconds += seconds
+            direction.slices_by_bytes[size] += 1
