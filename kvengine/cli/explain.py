@@ -95,8 +95,7 @@ def _everything() -> Iterator[str]:
         yield f"  {code.name:<16}{code.means.split('. ')[0].split(': ')[0].rstrip('.')}"
     yield "\ntables of an engine document"
     for table in tables():
-        if table.path:
-            yield f"  {table.name:<16}{table.doc}"
+        yield f"  {table.name:<16}{table.doc}"
     yield "\nconnectors, specs and tiers"
     for table in connectors():
         yield f"  {table.name:<24}{table.doc}"

@@ -24,27 +24,28 @@ class Mended:
     applied: tuple[Problem, ...]
 
 
+_MAX_STEPS = 1000
+
+
 def mend(review: Review, settings: Settings) -> Mended:
     """Apply every safe fix of a readable file's findings; the file itself is left alone.
 
     A step counts only if the file still reads, holds exactly the data that the fixes ask for,
-    and has fewer findings than before, or as many but milder ones.
+    no longer has what they mend, and has neither more findings nor more errors than before.
     """
     applied: list[Problem] = []
-    while (step := _step(review, settings)) is not None:
-        fixed, review = step
-        applied += fixed
+    seen = {review.raw}
+    for _ in range(_MAX_STEPS):
+        fixable = [*_fixable(review)]
+        groups = [_apart(fixable), *([problem] for problem in fixable)] if fixable else []
+        steps = ((group, _after(review, group, settings)) for group in groups)
+        group, after = next(((g, a) for g, a in steps if a and a.raw not in seen), ([], None))
+        if after is None:
+            break
+        seen.add(after.raw)
+        applied += group
+        review = after
     return Mended(review=review, applied=tuple(applied))
-
-
-def _step(review: Review, settings: Settings) -> tuple[list[Problem], Review] | None:
-    fixable = [*_fixable(review)]
-    groups = [_apart(fixable), *([problem] for problem in fixable)]
-    for group in groups if fixable else []:
-        after = _after(review, group, settings)
-        if after is not None:
-            return group, after
-    return None
 
 
 def _fixable(review: Review) -> Iterator[Problem]:
@@ -93,15 +94,12 @@ def _after(review: Review, group: Sequence[Problem], settings: Settings) -> Revi
     after = review_bytes(raw, review.name, settings)
     if after.document is None or not same(after.document.data, wanted):
         return None
-    return after if _is_better(review, after) else None
+    gone = {(problem.code, problem.path) for problem in group}
+    stays = any((problem.code, problem.path) in gone for problem in after.found)
+    return None if stays or _is_worse(review.found, after.found) else after
 
 
-def _is_better(before: Review, after: Review) -> bool:
-    """Whether nothing got worse and something got better, whatever the options hide."""
-    old, new = _count(before.found), _count(after.found)
-    return new[0] <= old[0] and sum(new) <= sum(old) and new != old
-
-
-def _count(problems: Sequence[Problem]) -> tuple[int, int, int]:
-    severities = [problem.severity for problem in problems]
-    return severities.count("error"), severities.count("warning"), severities.count("info")
+def _is_worse(before: Sequence[Problem], after: Sequence[Problem]) -> bool:
+    """Whether there are more findings or more errors, counted without the options' filters."""
+    errors = [sum(one.severity == "error" for one in found) for found in (before, after)]
+    return errors[1] > errors[0] or len(after) > len(before)

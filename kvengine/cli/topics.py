@@ -166,7 +166,8 @@ def entries_at(topic: str) -> list[Entry]:
 def names() -> list[str]:
     """Every name of a table, a connector or an option."""
     keys = (field.name for table in _walked() for field in fields_of(table.model).values())
-    return [*dict.fromkeys((*(table.name for table in _walked()), *keys))]
+    titles = (table.name for table in (*tables(), *connectors()))
+    return [*dict.fromkeys((*titles, *keys))]
 
 
 def _value(field: Field) -> str:
