@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from kvengine.errors import PlanError
 from kvengine.plan.groups import Bundle
@@ -13,7 +14,7 @@ from kvengine.plan.setup import Setup
 from kvengine.plan.specs import Spec
 from kvengine.units import ceil_div, format_bytes
 
-__all__ = ["Budget", "check_fits", "fit_length", "max_concurrency", "request_bytes"]
+__all__ = ["Budget", "agreed", "check_fits", "fit_length", "max_concurrency", "request_bytes"]
 
 
 @frozen(kw_only=True)
@@ -25,7 +26,7 @@ class Budget:
     bundles: tuple[Bundle, ...]
     memory_bytes: int
 
-    @property
+    @cached_property
     def bytes_per_block(self) -> int:
         """Bytes of one block in the pool of this rank."""
         return row_stride(self.bundles, self.layout)
@@ -95,8 +96,9 @@ def _state_pages(spec: Spec, length: int) -> int:
 
 
 def _group_pages(bundle: Bundle, setup: Setup, length: int) -> int:
-    specs = dict.fromkeys(bundle.specs) if bundle.uniform else (bundle.spec,)
-    return max(_pages(spec, setup, length) for spec in specs)
+    if not bundle.uniform:
+        return _pages(bundle.spec, setup, length)
+    return max(_pages(spec, setup, length) for spec in bundle.kinds)
 
 
 def request_bytes(budget: Budget, length: int) -> int:
@@ -108,7 +110,8 @@ def request_bytes(budget: Budget, length: int) -> int:
         pages = sum(_group_pages(bundle, setup, length) for bundle in bundles)
         return budget.bytes_per_block * pages
     if len(bundles) == 1 and bundles[0].uniform:
-        return sum(_pages(s, setup, length) * s.page_bytes for s in bundles[0].specs)
+        kinds = bundles[0].kinds
+        return sum(_pages(s, setup, length) * s.page_bytes * n for s, n in kinds.items())
     if all(bundle.uniform for bundle in bundles):
         return _tuple_request(bundles, setup, length)
     width = max(len(bundle.names) for bundle in bundles)
@@ -118,11 +121,17 @@ def request_bytes(budget: Budget, length: int) -> int:
 
 def _tuple_request(bundles: Sequence[Bundle], setup: Setup, length: int) -> int:
     """Every group counted as if it had the first one's page sizes, and the most tuples."""
-    tuple_bytes = sum({spec.page_bytes for spec in bundles[0].specs})
-    counts = [[spec.page_bytes for spec in bundle.specs] for bundle in bundles]
-    tuples = max(max(map(sizes.count, set(sizes))) for sizes in counts)
+    tuple_bytes = sum({spec.page_bytes for spec in bundles[0].kinds})
+    tuples = max(_most_of_one_size(bundle) for bundle in bundles)
     pages = sum(_group_pages(bundle, setup, length) for bundle in bundles)
     return tuples * pages * tuple_bytes
+
+
+def _most_of_one_size(bundle: Bundle) -> int:
+    counts: dict[int, int] = {}
+    for spec, count in bundle.kinds.items():
+        counts[spec.page_bytes] = counts.get(spec.page_bytes, 0) + count
+    return max(counts.values(), default=0)
 
 
 def max_concurrency(bundles: Sequence[Bundle], setup: Setup, num_blocks: int, length: int) -> float:
@@ -211,7 +220,3 @@ def agreed(budgets: Sequence[Budget]) -> int:
     """The number of blocks that all ranks can have."""
     return min((b.num_blocks for b in budgets if not b.is_empty), default=1)
 
-
-def with_memory(budget: Budget, memory_bytes: int) -> Budget:
-    """The same rank with another amount of memory."""
-    return evolve(budget, memory_bytes=memory_bytes)

@@ -7,6 +7,7 @@ pages are made equal and the layers divided into groups of about the same number
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 from attrs import evolve, frozen
 
@@ -34,17 +35,23 @@ class Bundle:
     uniform: bool
     spec: Spec
 
+    @cached_property
+    def kinds(self) -> dict[Spec, int]:
+        """The distinct specs, in order, and how many layers have each."""
+        counts: dict[Spec, int] = {}
+        for spec in self.specs:
+            counts[spec] = counts.get(spec, 0) + 1
+        return counts
+
     @property
     def tokens_per_block(self) -> int:
         """Tokens of one block, not scaled by context parallelism."""
         return self.spec.tokens_per_block
 
-    @property
+    @cached_property
     def row_bytes(self) -> int:
         """Bytes of one block over all layers."""
-        if not self.uniform:
-            return self.spec.page_bytes * len(self.names)
-        return sum(spec.page_bytes for spec in self.specs)
+        return sum(spec.page_bytes * count for spec, count in self.kinds.items())
 
     @property
     def page_bytes(self) -> int:
@@ -64,17 +71,17 @@ def form_groups(
         layers = _promote(layers, facts)
     if not layers:
         return ()
-    merged = merge(tuple(dict.fromkeys(layers.values())))
+    specs = tuple(dict.fromkeys(layers.values()))
+    merged = merge(specs)
     if merged is not None:
         return (_merged(tuple(layers), merged),)
-    if is_uniform(tuple(dict.fromkeys(layers.values())), facts):
+    if is_uniform(specs, facts):
         return (_uniform(layers),)
-    if facts.named_layouts:
-        if block_outermost and len({spec.page_bytes for spec in layers.values()}) > 1:
+    if len({spec.page_bytes for spec in specs}) > 1:
+        if facts.named_layouts and block_outermost:
             buckets = bucket_groups(layers, facts)
             return tuple(_uniform({name: layers[name] for name in names}) for names in buckets)
-    elif any(s.kind == "window_mla" for s in layers.values()):
-        if len({spec.page_bytes for spec in layers.values()}) > 1:
+        if not facts.named_layouts and any(spec.kind == "window_mla" for spec in specs):
             found = tuple_groups(layers, padded=facts.tuple_slots)
             return tuple(_uniform(group) for group in found)
     return _hybrid_groups(layers, facts)
@@ -169,13 +176,13 @@ def _hybrid_groups(layers: Layers, facts: Facts) -> tuple[Bundle, ...]:
     most = max(len(names) for names, _ in buckets)
     size = most if most < least * 1.5 else least
     groups = []
-    for names, specs in buckets:
+    for names, _ in buckets:
         count = ceil_div(len(names), size)
         for i in range(count):
             part = tuple(names[i::count])
-            spec = merge(tuple(dict.fromkeys(equal[name] for name in part)))
-            assert spec is not None
-            groups.append(_merged(part, spec))
+            merged = merge(tuple(dict.fromkeys(equal[name] for name in part)))
+            assert merged is not None
+            groups.append(_merged(part, merged))
     return tuple(groups)
 
 

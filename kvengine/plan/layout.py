@@ -56,7 +56,7 @@ class Placement:
 def choose_layout(setup: Setup, resolved: Resolved) -> str:
     """The named layout of a release from 0.29 on; PlanError when none fits all layers."""
     candidates = list(resolved.layouts or _PREFERENCE)
-    specs = dict.fromkeys(resolved.layers.values())
+    specs = {spec for stage in resolved.stages for spec in stage.values()}
     shapes = {(spec.heads, spec.states, spec.page_bytes) for spec in specs}
     if len(shapes) > 1:
         candidates = [name for name in candidates if name in _COMPACT]
@@ -102,18 +102,20 @@ def row_stride(bundles: Sequence[Bundle], layout: Layout) -> int:
         case "tuples":
             return sum(size * count for size, count in _tuple_slots(bundles).items())
         case "layers" if layout.aligned:
-            return max(sum(_padded(spec) for spec in bundle.specs) for bundle in bundles)
+            return max(
+                sum(_padded(spec) * count for spec, count in bundle.kinds.items())
+                for bundle in bundles
+            )
     widest = max(bundle.row_bytes for bundle in bundles)
     return widest if layout.style == "slab" else align_up(widest, _common_alignment(bundles))
 
 
 def _padded(spec: Spec) -> int:
-    return align_up(spec.page_bytes, spec.block_alignment())
+    return align_up(spec.page_bytes, spec.block_alignment)
 
 
 def _common_alignment(bundles: Sequence[Bundle]) -> int:
-    specs = dict.fromkeys(spec for bundle in bundles for spec in bundle.specs)
-    return lcm(*(spec.block_alignment() for spec in specs))
+    return lcm(*(spec.block_alignment for bundle in bundles for spec in bundle.kinds))
 
 
 def place(bundles: Sequence[Bundle], layout: Layout, num_blocks: int) -> Placement:
@@ -173,8 +175,8 @@ def _tuple_slots(bundles: Sequence[Bundle]) -> dict[int, int]:
     slots: dict[int, int] = {}
     for bundle in bundles:
         counts: dict[int, int] = {}
-        for spec in bundle.specs:
-            counts[spec.page_bytes] = counts.get(spec.page_bytes, 0) + 1
+        for spec, count in bundle.kinds.items():
+            counts[spec.page_bytes] = counts.get(spec.page_bytes, 0) + count
         for size, count in counts.items():
             slots[size] = max(slots.get(size, 0), count)
     return slots

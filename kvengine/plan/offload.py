@@ -173,7 +173,7 @@ def _replicated(bundles: Sequence[Bundle], setup: Setup, bytes_per_block: int, e
             and bytes_per_block == only.row_bytes
         )
     if setup.facts.keeps_replicas_once == "every_layer":
-        specs = dict.fromkeys(spec for bundle in bundles for spec in bundle.specs)
+        specs = {spec for bundle in bundles for spec in bundle.kinds}
         replicas = reduce(gcd, (_replicas(spec, setup.tensor) for spec in specs), setup.tensor)
         return replicas == setup.tensor
     return False

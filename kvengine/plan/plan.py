@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from attrs import field, frozen
-from attrs.validators import ge
+from attrs import frozen
 
 from kvengine.errors import PlanError, Problem
 
@@ -58,11 +57,11 @@ class Slot:
     """
 
     layer: str
-    group: int = field(validator=ge(0))
-    allocation: int = field(validator=ge(0))
-    offset_bytes: int = field(validator=ge(0))
-    stride_bytes: int = field(validator=ge(1))
-    page_bytes: int = field(validator=ge(1))
+    group: int
+    allocation: int
+    offset_bytes: int
+    stride_bytes: int
+    page_bytes: int
 
     def page(self, block: int) -> range:
         """Bytes of one page, as a half-open range."""

@@ -6,6 +6,7 @@ one rank stores for it, in one release, with one cache dtype and block size.
 
 from __future__ import annotations
 
+from functools import cached_property
 from math import gcd
 from typing import Any, Literal
 
@@ -19,7 +20,7 @@ __all__ = ["Attention", "Cache", "Latent", "Layer", "Spec", "SpecKind", "State",
 SpecKind = Literal["full", "window", "chunked", "mla", "window_mla", "mamba"]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, cache_hash=True)
 class Attention:
     """Keys and values of ``heads`` KV heads; the heads are divided over tensor-parallel ranks.
 
@@ -40,7 +41,7 @@ class Attention:
     stays_plain: bool = False
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, cache_hash=True)
 class Latent:
     """Multi-head latent attention: one vector of ``width`` elements per token, on every rank.
 
@@ -55,7 +56,7 @@ class Latent:
     backend: str | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, cache_hash=True)
 class Vector:
     """A side cache with a format of its own: ``state_bytes`` for every ``tokens_per_state``.
 
@@ -74,7 +75,7 @@ class Vector:
     format: str = ""
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, cache_hash=True)
 class State:
     """A recurrent state: one page per cached position, whatever the tokens in between."""
 
@@ -130,12 +131,12 @@ class Spec:
         """States that one page holds."""
         return self.tokens_per_block // self.tokens_per_state if self.tokens_per_state else 1
 
-    @property
+    @cached_property
     def payload_bytes(self) -> int:
         """Bytes of a page before any padding."""
         return self.states * self.state_bytes
 
-    @property
+    @cached_property
     def page_bytes(self) -> int:
         """Bytes of a page as it is stored."""
         if self.padded_bytes is not None:
@@ -151,6 +152,7 @@ class Spec:
         """The same cache with another number of tokens per block."""
         return evolve(self, tokens_per_block=tokens_per_block)
 
+    @cached_property
     def block_alignment(self) -> int:
         """Bytes that the distance between two blocks must be a multiple of."""
         if self.stride_bytes is not None:

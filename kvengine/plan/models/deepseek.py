@@ -19,7 +19,16 @@ def deepseek(name: str, text: Text, prefix: str) -> Architecture:
     sparse = text.has("index_topk")
     count = text.num_layers
     drafts = text.integer("num_nextn_predict_layers", default=0)
-    layers = [_layers(text, prefix, i, sparse) for i in range(count + drafts)]
+    leads, follows = (Latent(width=text.latent_width, sparse=sparse, leads=x) for x in (True, False))
+    indexer = _indexer(text) if sparse else None
+    layers = []
+    for i in range(count + drafts):
+        base = f"{prefix}model.layers.{i}.self_attn"
+        own = sparse and _has_indexer(text, i)
+        found = [Layer(f"{base}.attn", i, leads if own else follows)]
+        if own and indexer is not None:
+            found.insert(0, Layer(f"{base}.indexer.k_cache", i, indexer))
+        layers.append(found)
     return latent(
         name,
         text,
@@ -44,16 +53,6 @@ def latent(
         head_size=width,
         latent=True,
     )
-
-
-def _layers(text: Text, prefix: str, index: int, sparse: bool) -> list[Layer]:
-    base = f"{prefix}model.layers.{index}.self_attn"
-    indexed = sparse and _has_indexer(text, index)
-    cache = Latent(width=text.latent_width, sparse=sparse, leads=indexed)
-    found = [Layer(f"{base}.attn", index, cache)]
-    if indexed:
-        found.insert(0, Layer(f"{base}.indexer.k_cache", index, _indexer(text)))
-    return found
 
 
 def _indexer(text: Text) -> Vector:

@@ -15,6 +15,8 @@ _ALIGNMENT = 576
 _STATE_BYTES = 584
 """A latent state as fp8: 448 bytes without position, 128 with, 8 of scales."""
 
+_Caches = list[tuple[str, Vector, bool]]
+
 _COMPRESSOR_BLOCKS = {4: 4, 128: 8}
 """Compression ratio -> tokens per block of the compressor's state."""
 
@@ -24,8 +26,11 @@ def deepseek_v4(name: str, text: Text, prefix: str) -> Architecture:
     ratios = text.sequence("compress_ratios") or ()
     count = text.num_layers
     drafts = text.integer("num_nextn_predict_layers", default=0)
+    caches = {int(ratio): _caches(text, int(ratio)) for ratio in {*ratios, 0}}
     layers = [
-        _layers(text, f"{prefix}model.layers.{i}.attn", i, int(ratios[i]) if i < len(ratios) else 0)
+        _layers(
+            caches[int(ratios[i]) if i < len(ratios) else 0], f"{prefix}model.layers.{i}.attn", i
+        )
         for i in range(count + drafts)
     ]
     whole = latent(
@@ -38,7 +43,12 @@ def deepseek_v4(name: str, text: Text, prefix: str) -> Architecture:
     return evolve(whole, packed_latent=True)
 
 
-def _layers(text: Text, base: str, index: int, ratio: int) -> list[Layer]:
+def _layers(caches: _Caches, base: str, index: int) -> list[Layer]:
+    return [Layer(base + suffix, index, cache, stores) for suffix, cache, stores in caches]
+
+
+def _caches(text: Text, ratio: int) -> _Caches:
+    """Name suffix, cache, and whether it is stored, of a layer with this compression ratio."""
     window = Vector(
         kind="window_mla", state_bytes=_STATE_BYTES, tokens_per_block=64,
         window=text.integer("sliding_window"), alignment=_ALIGNMENT,
@@ -48,27 +58,26 @@ def _layers(text: Text, base: str, index: int, ratio: int) -> list[Layer]:
         kind="mla", state_bytes=_STATE_BYTES, tokens_per_state=max(ratio, 1),
         alignment=_ALIGNMENT, backend="FLASHMLA_SPARSE_DSV4", format="v4",
     )  # fmt: skip
-    swa = Layer(f"{base}.swa_cache", index, window)
     if ratio <= 1:
-        return [swa, Layer(base, index, main, stores=False)]
+        return [(".swa_cache", window, True), ("", main, False)]
     width = text.integer("head_dim")
     found = [
-        swa,
-        Layer(base, index, main),
-        Layer(f"{base}.compressor.state_cache", index, _compressor(width, ratio)),
+        (".swa_cache", window, True),
+        ("", main, True),
+        (".compressor.state_cache", _compressor(width, ratio), True),
     ]
-    return (_indexer(text, base, index, ratio) if ratio == 4 else []) + found
+    return (_indexer(text, ratio) if ratio == 4 else []) + found
 
 
-def _indexer(text: Text, base: str, index: int, ratio: int) -> list[Layer]:
+def _indexer(text: Text, ratio: int) -> _Caches:
     size = text.integer("index_head_dim")
     keys = Vector(
         kind="mla", state_bytes=size + size // 128 * 4, tokens_per_state=ratio,
         alignment=_ALIGNMENT, backend="DEEPSEEK_V4_INDEXER", format="indexer",
     )  # fmt: skip
     return [
-        Layer(f"{base}.indexer.k_cache", index, keys),
-        Layer(f"{base}.indexer.compressor.state_cache", index, _compressor(size, ratio)),
+        (".indexer.k_cache", keys, True),
+        (".indexer.compressor.state_cache", _compressor(size, ratio), True),
     ]
 
 
