@@ -38,7 +38,7 @@ def _plain(model: type, table: Mapping[str, Any], mode: Mode) -> Any:
             if not any(re.search(pattern, key) for pattern in own_keys_of(chosen)):
                 others[key] = value
         elif not (value is None and field.option.nullable):
-            taken[key] = _value(field, value, table, mode)
+            taken[field.attribute] = _value(field, value, table, mode)
     if is_open(chosen):
         taken["values"] = others
     elif others:

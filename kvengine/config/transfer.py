@@ -7,23 +7,31 @@ from typing import Any, Literal
 
 from attrs import frozen
 
-from kvengine.config.connectors import CONNECTORS, AnyKeys
-from kvengine.rules.options import Variant, option
+from kvengine.config.connectors import CONNECTOR
+from kvengine.rules.conditions import Given, In
+from kvengine.rules.options import option, refuses_unknown
 from kvengine.rules.readings import LenientBool, LenientFloat, LenientInt
-from kvengine.rules.relations import Requires, rules
+from kvengine.rules.relations import Fault, Requires, rules
 from kvengine.rules.releases import ALWAYS, Releases
 
-__all__ = ["KVTransferConfig"]
+__all__ = ["Child", "KVTransferConfig"]
 
 _UNTIL_REJECTED = Releases(until="0.32")
 
 
+@refuses_unknown
 @rules(
     Requires(
         "kv_connector",
         needs=("kv_role",),
         because="vLLM refuses a connector without a role; choose kv_producer, kv_consumer or"
         " kv_both",
+    ),
+    Fault(
+        at=In("kv_connector_module_path", ("",)),
+        says="is empty",
+        because="leave it out, or name a module",
+        code="range",
     ),
 )
 @frozen(kw_only=True)
@@ -48,14 +56,7 @@ class KVTransferConfig:
         " connector and the release.",
         factory=dict,
         examples=({"cpu_bytes_to_use": 68719476736},),
-        variant=Variant(
-            tag="kv_connector",
-            classes=CONNECTORS,
-            otherwise=AnyKeys,
-            beside=True,
-            open_with="kv_connector_module_path",
-            open_wins=True,
-        ),
+        variant=CONNECTOR,
     )
     kv_connector_module_path: str | None = option(
         "Python module that holds the connector class, for connectors outside vLLM. It wins over"
@@ -136,4 +137,33 @@ class KVTransferConfig:
         vllm=_UNTIL_REJECTED,
         dead=ALWAYS,
         examples=("127.0.0.1",),
+    )
+
+
+@rules(
+    Fault(
+        at=Given("engine_id"),
+        says="cannot be set for a child: vLLM hands it the engine's own, and then has two",
+        because="remove it; every release from 0.21 to 0.33 fails here",
+    ),
+)
+@frozen(kw_only=True)
+class Child(KVTransferConfig):
+    """One connector of several: a whole transfer config, which inherits the engine id only."""
+
+    kv_connector: str = option("The connector of this child.", examples=("OffloadingConnector",))
+    kv_role: Literal["kv_producer", "kv_consumer", "kv_both"] = option(
+        "The role of this child; it is not inherited.", examples=("kv_both",)
+    )
+    engine_id: str | None = option(
+        "Not for children: vLLM 0.21 to 0.33 fail with it.",
+        default=None,
+        nullable=True,
+        examples=("prefill-0",),
+    )
+    kv_load_failure_policy: Literal["recompute", "fail"] = option(
+        "Without effect in a child: the outer value counts.",
+        default="fail",
+        dead=ALWAYS,
+        examples=("recompute",),
     )

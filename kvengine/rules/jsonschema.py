@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Literal
 
 from attrs import Factory, define
 
-from kvengine.rules.options import Variant, is_open, own_keys_of, variant_of
+from kvengine.rules.families import keys_of, patterns_of
+from kvengine.rules.options import Variant, is_open, own_keys_of, refuses, variant_of
+from kvengine.rules.readings import Bounds
+from kvengine.rules.registry import Registry, named
 from kvengine.rules.relations import relations_of
-from kvengine.rules.releases import Release
+from kvengine.rules.releases import NEWEST, Release
 from kvengine.rules.shapes import Field, Shape, fields_of
 
 __all__ = ["Mode", "object_schema"]
@@ -31,8 +36,9 @@ def object_schema(
 ) -> Json:
     """The schema of one table and all below it.
 
-    ``release`` leaves out what that release rejects; without one every release's options are
-    in. Without ``relations`` it judges the shape only.
+    ``release`` leaves out what that release rejects or does not read; without one every release's
+    options are in, and the relations are those of today. Without ``relations`` it judges the
+    shape only.
     """
     writer = _Writer(mode, release, relations)
     schema = writer.table(model)
@@ -47,12 +53,19 @@ class _Writer:
     release: Release | None
     relations: bool
     definitions: dict[str, Json] = Factory(dict)
+    families: dict[type, Variant] = Factory(dict)
 
     def reference(self, model: type) -> Json:
-        name = model.__name__
+        name = model.__name__.lstrip("_")
         if name not in self.definitions:
             self.definitions[name] = {}
             self.definitions[name] = self.table(model)
+        return {"$ref": f"#/definitions/{name}"}
+
+    def shared(self, name: str, make: Callable[[], Json]) -> Json:
+        if name not in self.definitions:
+            self.definitions[name] = {}
+            self.definitions[name] = make()
         return {"$ref": f"#/definitions/{name}"}
 
     def table(self, model: type) -> Json:
@@ -65,72 +78,133 @@ class _Writer:
             "description": _first_line(model),
             "properties": {field.name: self.property(field) for field in fields},
         }
-        required = [field.name for field in fields if field.option.required]
+        required = [f.name for f in fields if f.option.is_required(self.release)]
         if required:
             schema["required"] = required
-        patterns = own_keys_of(model)
-        if patterns:
-            schema["patternProperties"] = {pattern: {} for pattern in patterns}
-        if not is_open(model):
-            schema["additionalProperties"] = False
         branches = [*self.beside(fields), *self.relation_schemas(model, fields)]
+        family = self.families.get(model)
+        if is_open(model):
+            pass
+        elif family is not None and not refuses(model):
+            branches.append(self.shared(f"Any{family.kind.title()}Key", lambda: _keys(family)))
+        else:
+            patterns = own_keys_of(model)
+            if patterns:
+                schema["patternProperties"] = {pattern: {} for pattern in patterns}
+            schema["additionalProperties"] = False
         if branches:
             schema["allOf"] = branches
         return schema
 
     def spelled(self, field: Field) -> bool:
+        """Whether documents of this kind, for this release, have the key."""
         if self.mode == "old" and field.option.spelled_since > 1:
             return False
-        return (
-            self.release is None or field.option.dead is None or self.release in field.option.vllm
-        )
+        return self.release is None or self.release in field.option.vllm
 
     def relation_schemas(self, model: type, fields: list[Field]) -> Iterator[Json]:
         if not self.relations:
             return
-        release = self.mode == "release"
-        nullable = {field.name for field in fields if release and field.option.nullable}
-        names = {field.name for field in fields}
+        lenient = self.mode == "release"
+        nullable = {field.name for field in fields if lenient and field.option.nullable}
+        hidden = fields_of(model).keys() - {field.name for field in fields}
         for relation in relations_of(model):
-            if self.release is None or self.release in relation.vllm:
+            if (self.release or NEWEST) in relation.vllm:
                 for schema in relation.as_schema(nullable):
-                    if names.issuperset(_names(schema)):
+                    if hidden.isdisjoint(_names(schema)):
                         yield schema
+
+    def named(self, variant: Variant) -> dict[type, list[str]]:
+        """Class -> the names that lead to it in this release."""
+        found: dict[type, list[str]] = {}
+        classes = variant.classes
+        for name, model in classes.items():
+            if not isinstance(classes, Registry) or classes.valid(name, self.release):
+                found.setdefault(model, []).append(name)
+        return found
+
+    def enter(self, variant: Variant, family: Variant | None = None) -> None:
+        for model in (variant.otherwise, *variant.classes.values()):
+            self.families.setdefault(model, family or variant)
+            inner = variant_of(model)
+            if inner is not None and inner is not variant:
+                self.enter(inner, family or variant)
 
     def beside(self, fields: list[Field]) -> Iterator[Json]:
         """Branches for tables whose class a key of this table chooses."""
         for field in fields:
             variant = field.option.variant
-            if variant is None:
-                continue
-            for name, model in variant.classes.items():
-                condition: Json = {variant.tag: {"const": name}}
-                if variant.open_with and variant.open_wins:
-                    condition[variant.open_with] = {"type": "null"}
+            if variant is not None:
+                self.enter(variant)
+                name = f"{variant.kind.title()}Choice"
+                yield self.shared(name, partial(self.choices, variant, field))
+
+    def choices(self, variant: Variant, field: Field) -> Json:
+        return {"allOf": [*self.branches(variant, field)]}
+
+    def branches(self, variant: Variant, field: Field) -> Iterator[Json]:
+        tag, opened = variant.tag, variant.open_with
+        closed_door: Json = {opened: {"type": "null"}} if opened else {}
+        for model, names in self.named(variant).items():
+            condition: Json = {tag: _one_of(names)}
+            if variant.open_wins:
+                condition |= closed_door
+            if not is_plain(model):
                 yield {
-                    "if": {"properties": condition, "required": [variant.tag]},
+                    "if": {"properties": condition, "required": [tag]},
                     "then": {"properties": {field.name: self.reference(model)}},
                 }
+        for name, model in variant.outside.items():
+            facts = named(variant.outside, name)
+            if facts is None or is_plain(model) or not opened:
+                continue
+            modules = "|".join(module.replace(".", r"\.") for module in facts.modules)
+            path = {"type": "string", "pattern": rf"^({modules})(\.|$)"}
+            yield {
+                "if": {
+                    "properties": {tag: _one_of([name]), opened: path},
+                    "required": [tag, opened],
+                },
+                "then": {"properties": {field.name: self.reference(model)}},
+            }
+        if variant.closed:
+            yield self.closing(variant, closed_door, nullable=self.mode == "release")
+
+    def closing(self, variant: Variant, closed_door: Json, nullable: bool) -> Json:
+        """Names that are none of ours need a module of the user's own."""
+        known: list[Any] = [name for names in self.named(variant).values() for name in names]
+        known += [None] if nullable else []
+        tag = variant.tag
+        return {
+            "if": {
+                "properties": {tag: {"not": {"enum": known}}, **closed_door},
+                "required": [tag],
+            },
+            "then": {"properties": {tag: {"enum": known}}},
+        }
 
     def choice(self, model: type, variant: Variant) -> Json:
-        """Branches on a key of the table's own; the parent lists all keys for completion."""
+        """Branches on a key of the table's own."""
+        self.enter(variant, self.families.get(model))
+        tag = variant.tag
         keys: Json = {}
         branches = []
-        for name, chosen in variant.classes.items():
-            condition: Json = {"properties": {variant.tag: {"const": name}}}
-            if name != variant.default:
-                condition["required"] = [variant.tag]
+        for chosen, names in self.named(variant).items():
+            condition: Json = {"properties": {tag: _one_of(names)}}
+            if variant.default not in names:
+                condition["required"] = [tag]
             branches.append({"if": condition, "then": self.reference(chosen)})
             for field in filter(self.spelled, fields_of(chosen).values()):
-                keys.setdefault(field.name, {"description": _describe(field)})
-        unknown: Json = {variant.tag: {"not": {"enum": [*variant.classes]}}}
-        other = {"properties": unknown, "required": [variant.tag]}
+                if variant.listed or field.name == tag:
+                    keys.setdefault(field.name, {"description": _describe(field)})
+        known = [name for names in self.named(variant).values() for name in names]
+        other: Json = {"properties": {tag: {"not": {"enum": known}}}}
+        if variant.default is not None:
+            other["required"] = [tag]
         branches.append({"if": other, "then": self.reference(variant.otherwise)})
         if variant.closed:
-            no_module: Json = {variant.open_with: {"type": "null"}} if variant.open_with else {}
-            alone = {"properties": {**unknown, **no_module}, "required": [variant.tag]}
-            known = {"properties": {variant.tag: {"enum": [*variant.classes]}}}
-            branches.append({"if": alone, "then": known})
+            closed_door: Json = {variant.open_with: {"type": "null"}} if variant.open_with else {}
+            branches.append(self.closing(variant, closed_door, nullable=False))
         return {
             "type": "object",
             "description": _first_line(model),
@@ -140,8 +214,6 @@ class _Writer:
 
     def property(self, field: Field) -> Json:
         option = field.option
-        if self.mode == "old" and field.name == "schema":
-            return {"description": _describe(field), "enum": [1], "examples": [1]}
         schema: Json = {"description": _describe(field), **self.value(field)}
         if field.default is not None:
             schema["default"] = field.default
@@ -154,37 +226,41 @@ class _Writer:
 
     def value(self, field: Field) -> Json:
         option, shape = field.option, field.shape
+        if self.mode == "old" and field.name == "schema":
+            return {"enum": [1]}
         scalar = self.scalar(field)
-        alternatives = [scalar] if scalar else []
+        alternatives = [scalar] if scalar is not None else []
         if shape.items is not None:
-            alternatives.append({"type": "array", "items": scalar or self.element(shape.items)})
+            items = self.element(shape.items) if scalar is None else scalar
+            alternatives.append({"type": "array", "items": items})
         if shape.table is not None:
             alternatives.append({"allOf": [self.reference(shape.table)]})
-        elif shape.free_table and "object" not in scalar.get("type", ()):
+        elif shape.free_table and "object" not in (scalar or {}).get("type", ()):
             alternatives.append({"type": "object"})
         schema = alternatives[0] if len(alternatives) == 1 else {"anyOf": alternatives}
         if self.mode == "release" and option.nullable:
             schema = _or_null(schema)
         return schema
 
-    def scalar(self, field: Field) -> Json:
-        """The schema of the field's scalars, with its bounds; empty where it has none."""
+    def scalar(self, field: Field) -> Json | None:
+        """The schema of the field's scalars, with its bounds; None where it has none."""
         option, shape = field.option, field.shape
-        read = (
-            option.reading.schema(option.ge, option.le)
-            if self.mode == "release"
-            else option.reading.strict_schema()
-        )
-        schema = self.plain(shape) if read is None else read
-        bounds = {"minimum": option.ge, "maximum": option.le}
-        if schema and ("type" in schema):
-            schema = {
-                **schema,
-                **{key: value for key, value in bounds.items() if value is not None},
-            }
-        return schema
+        bounds = Bounds(option.ge, option.le, option.gt)
+        if self.mode == "release":
+            read = option.reading.schema(bounds)
+            if read is not None:
+                return {"enum": [*shape.choices]} if shape.choices and not read else read
+        else:
+            read = option.reading.strict_schema()
+            if read is not None:
+                return {**read, **bounds.schema()}
+        schema = self.plain(shape)
+        return {**schema, **bounds.schema()} if schema and "type" in schema else schema or None
 
     def plain(self, shape: Shape) -> Json:
+        if shape.choices and shape.scalars:
+            kinds = {"type": [*shape.scalars]}
+            return {"anyOf": [kinds, {"enum": [*shape.choices]}]}
         if shape.choices:
             return {"enum": [*shape.choices]}
         if self.mode == "old" and shape.scalars == ("boolean",):
@@ -199,12 +275,30 @@ class _Writer:
         )
 
 
+def is_plain(model: type) -> bool:
+    """Whether a table says nothing: every key passes."""
+    return is_open(model) and not fields_of(model) and not relations_of(model)
+
+
+def _one_of(names: list[str]) -> Json:
+    return {"const": names[0]} if len(names) == 1 else {"enum": names}
+
+
+def _keys(family: Variant) -> Json:
+    """Every key of a family of tables: another's passes with a warning, which no schema knows."""
+    words = "|".join(re.escape(key) for key in sorted(keys_of(family)))
+    patterns: Json = {f"^({words})$": {}, **{pattern: {} for pattern in patterns_of(family)}}
+    return {"patternProperties": patterns, "additionalProperties": False}
+
+
 def _or_null(schema: Json) -> Json:
     if "type" in schema:
         kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
         return {**schema, "type": [*kinds, "null"]}
     if "enum" in schema:
         return {**schema, "enum": [*schema["enum"], None]}
+    if "anyOf" in schema:
+        return {**schema, "anyOf": [*schema["anyOf"], {"type": "null"}]}
     return schema
 
 
@@ -213,7 +307,7 @@ def _names(schema: Json) -> set[str]:
     found = {*schema.get("required", ())} | {*schema.get("properties", {})}
     for key, then in schema.get("dependencies", {}).items():
         found |= {key} | _names(then)
-    for part in ("if", "then"):
+    for part in ("if", "then", "not"):
         found |= _names(schema[part]) if part in schema else set()
     return found
 

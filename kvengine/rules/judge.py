@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import Any
 
 from attrs import evolve
@@ -16,8 +15,10 @@ from kvengine.rules.readings import Outcome
 from kvengine.rules.shapes import Field, Shape
 from kvengine.units import parse_bytes
 
-__all__ = ["judge", "meaning", "nearest"]
+__all__ = ["judge", "meaning", "nearest", "placeholder"]
 
+_BLANK = r"^<[A-Za-z][A-Za-z0-9 _.:/-]*>$"
+_VARIABLE = r"\$\{?[A-Za-z_][A-Za-z0-9_]*|\{\{.*\}\}|\$\("
 _WHOLE = re.compile(r"\s*[+-]?[0-9]{1,400}\s*")
 _WORDS = {"true": True, "yes": True, "on": True, "1": True}
 _WORDS |= {"false": False, "no": False, "off": False, "0": False}
@@ -31,16 +32,39 @@ _SEVERITY: dict[str, Severity] = {
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """The known word that ``word`` was probably meant to be, or nothing."""
+    from difflib import get_close_matches
+
     return next(iter(get_close_matches(word, [*known], n=1, cutoff=0.7)), "")
 
 
-def judge(value: Any, field: Field, path: Path, mode: Mode) -> Problem | None:
-    """What is to be said of a value that stands at ``path``; None if nothing is."""
+def judge(value: Any, field: Field, path: Path, mode: Mode) -> list[Problem]:
+    """What is to be said of a value that stands at ``path``, a table's content left aside."""
     items = field.shape.items
-    if isinstance(value, list) and items is not None and items.table is None:
-        each = evolve(field, shape=items)
-        found = (judge(item, each, (*path, i), mode) for i, item in enumerate(value))
-        return next(filter(None, found), None)
+    if isinstance(value, list) and items is not None:
+        each = evolve(field, shape=items, option=evolve(field.option, nullable=False))
+        return [
+            problem
+            for index, item in enumerate(value)
+            for problem in judge(item, each, (*path, index), mode)
+        ]
+    problem = placeholder(value, path, mode) or _judge(value, field, path, mode)
+    return [problem] if problem is not None else []
+
+
+def placeholder(value: Any, path: Path = (), mode: Mode = "release") -> Problem | None:
+    """The problem of a text that stands for a value still to be filled in."""
+    if not isinstance(value, str):
+        return None
+    if re.search(_BLANK, value):
+        says = f"still holds the placeholder {show(value)}"
+        return Problem("placeholder", path, says, "fill in the value")
+    if mode == "release" and re.search(_VARIABLE, value):
+        says = f"is {show(value)}, known only when the variable is"
+        return Problem("placeholder", path, says, "its value was not checked", "info")
+    return None
+
+
+def _judge(value: Any, field: Field, path: Path, mode: Mode) -> Problem | None:
     if mode == "old" and field.name == "schema":
         return None
     if mode == "release":
@@ -53,7 +77,7 @@ def judge(value: Any, field: Field, path: Path, mode: Mode) -> Problem | None:
         outcome = field.option.reading.read(value) if _has_own_spelling(field) else None
         if outcome is not None:
             if outcome.verdict == "raises":
-                return Problem("type", path, outcome.says, _hint(field))
+                return Problem(outcome.code, path, outcome.says, _hint(field))
             return _range(outcome.value, field, path)
         if mode == "old" and field.shape.scalars == ("boolean",) and isinstance(value, str):
             if value.lower() in ("true", "false"):
@@ -85,11 +109,17 @@ def _hint(field: Field) -> str:
 def _read_by_engine(value: Any, outcome: Outcome, field: Field, path: Path) -> Problem | None:
     """The problem of a value that the release converts, refuses or misreads."""
     if outcome.verdict == "raises":
-        return Problem("type", path, outcome.says, _hint(field), fix=_convert(value, field, path))
-    out_of_range = _range(outcome.value, field, path)
-    if out_of_range is not None or outcome.verdict == "exact":
-        return out_of_range
+        fix = _convert(value, field, path)
+        return Problem(outcome.code, path, outcome.says, _hint(field), fix=fix)
+    wrong = _range(outcome.value, field, path)
+    if wrong is None and field.shape.choices and outcome.value is not None:
+        wrong = _type(outcome.value, field, path)
+    if wrong is not None or outcome.verdict == "exact":
+        return wrong
     written: Any = outcome.value
+    if written is None:
+        drop = Fix("remove it", (Drop(path),))
+        return Problem("coerced", path, outcome.says, "leave it out", "info", drop)
     hint = f"write {show(written)}"
     if outcome.verdict == "inverted":
         written = not outcome.value
@@ -185,7 +215,13 @@ def _range(value: Any, field: Field, path: Path) -> Problem | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
         return None
     if option.ge is not None and value < option.ge:
-        return Problem("range", path, f"must be at least {option.ge:g}, not {value}")
+        return Problem("range", path, f"must be at least {_number(option.ge)}, not {value}")
     if option.le is not None and value > option.le:
-        return Problem("range", path, f"must be at most {option.le:g}, not {value}")
+        return Problem("range", path, f"must be at most {_number(option.le)}, not {value}")
+    if option.gt is not None and value <= option.gt:
+        return Problem("range", path, f"must be above {option.gt:g}, not {value}")
     return None
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) else str(value)

@@ -9,9 +9,9 @@ from attrs import field, frozen
 
 from kvengine.document.changes import changed
 from kvengine.errors import Drop, Path, Put
-from kvengine.rules.check import tables
 from kvengine.rules.deprecation import carried_over
 from kvengine.rules.judge import meaning
+from kvengine.rules.tables import tables
 
 __all__ = ["CURRENT", "Migration", "migrate"]
 

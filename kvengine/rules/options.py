@@ -10,9 +10,11 @@ from attrs import frozen
 
 from kvengine.errors import Path
 from kvengine.rules.readings import AS_IT_IS, Reading
-from kvengine.rules.releases import ALWAYS, Release, Releases
+from kvengine.rules.registry import named
+from kvengine.rules.releases import ALWAYS, NEWEST, Release, Releases, Renamed
 
 __all__ = [
+    "OWN_KEYS",
     "Deprecated",
     "Option",
     "Renamed",
@@ -24,6 +26,8 @@ __all__ = [
     "options_of",
     "own_keys",
     "own_keys_of",
+    "refuses",
+    "refuses_unknown",
     "tagged",
     "variant_of",
 ]
@@ -45,15 +49,7 @@ class Deprecated:
     because: str = ""
 
 
-@frozen
-class Renamed:
-    """An older spelling of an option: ``name`` was its key for the releases in ``vllm``."""
-
-    name: str
-    vllm: Releases = ALWAYS
-
-
-@frozen(kw_only=True)
+@frozen(kw_only=True, eq=False)
 class Variant:
     """The class of a table is chosen by a key of its own, or with ``beside`` of its parent.
 
@@ -61,6 +57,10 @@ class Variant:
     ``open_with`` is the key that names a module of the user's own: ``otherwise`` then describes
     the table, for every value of the tag if ``open_wins``, else for those that are none of ours.
     With ``closed`` a value that is none of ours and comes without ``open_with`` is refused.
+    ``outside`` are classes that only the user's module holds, by the value of ``open_with``.
+    ``kind`` is what messages call the thing that the tag names, ``code`` that of the problem of
+    an unknown one, ``origin`` whose it is, if not vLLM's. Unless ``listed``, the table's
+    own properties name the tag only, and editors offer the keys of the chosen class.
     """
 
     tag: str
@@ -71,31 +71,49 @@ class Variant:
     open_with: str | None = None
     open_wins: bool = False
     closed: bool = False
+    outside: Mapping[str, type] = attrs.field(factory=dict)
+    kind: str = "kind"
+    code: str = "choice"
+    origin: str = ""
+    listed: bool = True
 
     def choose(self, holder: Mapping[str, Any]) -> type:
         """The class for a table whose tag stands, or would stand, in ``holder``."""
         name = holder.get(self.tag, self.default)
-        if self.open_with and self.open_wins and holder.get(self.open_with) is not None:
+        if not isinstance(name, str):
             return self.otherwise
-        return self.classes.get(name, self.otherwise) if isinstance(name, str) else self.otherwise
+        if self.opened(holder) and (self.open_wins or name not in self.classes):
+            module = holder.get(self.open_with or "")
+            known = named(self.outside, name)
+            inside = known is not None and known.lives_in(str(module))
+            return self.outside[name] if inside else self.otherwise
+        return self.classes.get(name, self.otherwise)
+
+    def opened(self, holder: Mapping[str, Any]) -> bool:
+        """Whether ``holder`` names a module of the user's own."""
+        return self.open_with is not None and holder.get(self.open_with) is not None
 
 
 @frozen(kw_only=True)
 class Option:
     """The facts attached to one attrs field.
 
-    ``unit`` is what a number counts; ``ge`` and ``le`` bound it, both ends included.
+    ``unit`` is what a number counts; ``ge`` and ``le`` bound it, both ends included, ``gt``
+    without its end.
     ``spelled_since`` is the first version of the document that has the key.
     ``reading`` is what vLLM does to the value it finds; ``nullable``: null counts as not given.
     ``vllm`` are the releases that read the option at all, in ``dead`` ones it is accepted
     without effect. ``instead`` is what replaced it, ``readers`` who reads it where not everyone
-    does, ``traps`` the surprises that people met, for the reference.
+    does, ``traps`` the surprises that people met, for the reference. A ``required`` option may
+    be optional in releases outside ``required_in``. ``key`` is its spelling where that is no
+    name in Python.
     """
 
     doc: str
     unit: str = ""
     ge: float | None = None
     le: float | None = None
+    gt: float | None = None
     examples: tuple[Any, ...] = ()
     reading: Reading = AS_IT_IS
     vllm: Releases = ALWAYS
@@ -103,6 +121,7 @@ class Option:
     deprecated: Deprecated | None = None
     was: tuple[Renamed, ...] = ()
     required: bool = False
+    required_in: Releases = ALWAYS
     spelled_since: int = 1
     nullable: bool = False
     dead: Releases | None = None
@@ -110,6 +129,11 @@ class Option:
     instead: str = ""
     default_text: str = ""
     traps: tuple[str, ...] = ()
+    key: str = ""
+
+    def is_required(self, release: Release | None) -> bool:
+        """Whether ``release``, or today's if None, insists on it."""
+        return self.required and (release or NEWEST) in self.required_in
 
 
 def option(
@@ -156,6 +180,10 @@ def is_open(model: type) -> bool:
     return any("open" in field.metadata for field in attrs.fields(model))
 
 
+OWN_KEYS = "^x-"
+"""The pattern of keys that are the user's own in every table that has such keys."""
+
+
 def own_keys(*patterns: str) -> Callable[[type[T]], type[T]]:
     """Let users keep keys of their own in a table: those that match one of ``patterns``."""
 
@@ -172,6 +200,17 @@ def own_keys_of(model: type) -> tuple[str, ...]:
     return patterns
 
 
+def refuses_unknown(model: type[T]) -> type[T]:
+    """Say of a table that the engine refuses keys which the chosen class does not have."""
+    model.__refuses_unknown__ = True  # type: ignore[attr-defined]
+    return model
+
+
+def refuses(model: type) -> bool:
+    """Whether the engine refuses unknown keys in a table, where it commonly ignores them."""
+    return bool(getattr(model, "__refuses_unknown__", False))
+
+
 def option_of(attribute: attrs.Attribute[Any]) -> Option:
     """The option declared on one attribute."""
     declared = attribute.metadata["option"]
@@ -182,7 +221,7 @@ def option_of(attribute: attrs.Attribute[Any]) -> Option:
 def options_of(model: type) -> dict[str, tuple[attrs.Attribute[Any], Option]]:
     """Key -> attribute and option of every field of an attrs class, in order of declaration."""
     return {
-        field.name: (field, option_of(field))
+        option_of(field).key or field.name: (field, option_of(field))
         for field in attrs.fields(model)
         if "option" in field.metadata
     }

@@ -7,22 +7,36 @@ to accept so that it rejects exactly those that the program would refuse or misr
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any, Literal
 
 from attrs import frozen
 
 from kvengine.errors import show
+from kvengine.rules.patterns import (
+    FALSE_WORDS,
+    FLOAT_TEXT,
+    INT_TEXT,
+    SIZE_TEXT,
+    TRUE_WORDS,
+    any_case,
+    float_text,
+    int_text,
+)
 from kvengine.units import parse_bytes
 
 __all__ = [
     "AS_IT_IS",
+    "NO_BOUNDS",
+    "Bounds",
     "FileOrTable",
     "FloatCall",
     "IntCall",
     "LenientBool",
     "LenientFloat",
     "LenientInt",
+    "OnlyTrue",
     "Outcome",
     "Raw",
     "Reading",
@@ -32,26 +46,39 @@ __all__ = [
     "Truth",
 ]
 
-Verdict = Literal["exact", "coerced", "surprising", "inverted", "raises"]
+_LONGEST_NUMBER = 400
 
-_INT_TEXT = r"^\s*[+-]?[0-9]+(_[0-9]+)*\s*$"
-_POSITIVE_TEXT = r"^\s*\+?[0_]*[1-9][0-9]*(_[0-9]+)*\s*$"
-_NOT_NEGATIVE_TEXT = r"^\s*(\+?[0-9]+(_[0-9]+)*|-0+)\s*$"
-_FLOAT_TEXT = r"^\s*[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?\s*$"
-_FALSE_WORDS = (
-    r"^\s*([Ff][Aa][Ll][Ss][Ee]|[Nn][Oo]|[Oo][Ff][Ff]|0|[Nn][Oo][Nn][Ee]|[Nn][Uu][Ll][Ll])\s*$"
-)
-_TRUE_WORDS = r"^\s*([Tt][Rr][Uu][Ee]|[Yy][Ee][Ss]|[Oo][Nn]|1)\s*$"
-_SIZE_TEXT = r"^\s*[0-9]+(\.[0-9]+)?\s*([kKmMgGtTpP]i?)?([bB]|[bB]ytes?)?\s*$"
+Verdict = Literal["exact", "coerced", "surprising", "inverted", "raises"]
 
 
 @frozen
 class Outcome:
-    """What one value becomes. ``says`` completes "*this option* ..." where it is not exact."""
+    """What one value becomes. ``says`` completes "*this option* ..." where it is not exact.
+
+    ``code`` is that of the problem where the value is refused.
+    """
 
     verdict: Verdict
     value: Any = None
     says: str = ""
+    code: str = "type"
+
+
+@frozen
+class Bounds:
+    """Limits of a number, both ends included; above ``gt`` without it."""
+
+    ge: float | None = None
+    le: float | None = None
+    gt: float | None = None
+
+    def schema(self) -> dict[str, Any]:
+        """The limits in JSON Schema."""
+        named = {"minimum": self.ge, "maximum": self.le, "exclusiveMinimum": self.gt}
+        return {name: value for name, value in named.items() if value is not None}
+
+
+NO_BOUNDS = Bounds()
 
 
 @frozen
@@ -64,7 +91,7 @@ class Reading:
         """The outcome for ``value``, or None where its JSON type must be the declared one."""
         return None
 
-    def schema(self, ge: float | None, le: float | None) -> dict[str, Any] | None:
+    def schema(self, bounds: Bounds = NO_BOUNDS) -> dict[str, Any] | None:
         """JSON Schema of what is not refused; None where the declared type says it."""
         return None
 
@@ -83,36 +110,50 @@ AS_IT_IS = Raw()
 
 @frozen
 class IntCall(Reading):
-    """``int(value)``: texts of digits, fractions (cut off) and booleans are converted."""
+    """``int(value)``: texts of digits, fractions (cut off) and booleans are converted.
+
+    With ``or_default`` it is ``int(value or default)``: 0, null and an empty text are not given.
+    """
 
     name: str = "int()"
+    or_default: bool = False
 
     def read(self, value: Any) -> Outcome | None:
         """The outcome of ``int(value)``."""
+        if self.or_default and not value:
+            return Outcome("coerced", None, f"is {show(value)}, replaced by the default")
         match value:
             case bool():
                 return Outcome("surprising", int(value), f"is {show(value)}, read as {int(value)}")
             case int():
                 return Outcome("exact", value)
-            case float():
+            case float() if math.isfinite(value):
                 cut = int(value)
                 if cut == value:
                     return Outcome("coerced", cut, f"is {value}, read as {cut}")
                 return Outcome("surprising", cut, f"is {value}, cut to {cut}")
-            case str() if re.match(_INT_TEXT, value):
+            case str() if re.match(INT_TEXT, value) and len(value) < _LONGEST_NUMBER:
                 return Outcome(
                     "coerced", int(value), f"is the text {show(value)}, read as a number"
                 )
         return Outcome("raises", None, f"is {show(value)}, which int() refuses")
 
-    def schema(self, ge: float | None, le: float | None) -> dict[str, Any]:
+    def schema(self, bounds: Bounds = NO_BOUNDS) -> dict[str, Any]:
         """Numbers, booleans and texts of digits, in range after the conversion."""
-        text = {1: _POSITIVE_TEXT, 0: _NOT_NEGATIVE_TEXT}.get(int(ge) if ge is not None else -1)
-        return {
+        ge, le = bounds.ge, bounds.le
+        schema: dict[str, Any] = {
             "type": ["number", "string", "boolean"],
-            "pattern": text or _INT_TEXT,
-            **({"not": {"enum": [False]}} if ge is not None and ge > 0 else {}),
+            "pattern": int_text(ge, le),
         }
+        if ge is not None:
+            schema |= {"minimum": ge} if ge > 0 else {"exclusiveMinimum": ge - 1}
+        if le is not None:
+            schema["exclusiveMaximum"] = le + 1
+        if ge is not None and ge > 0:
+            schema["not"] = {"enum": [False]}
+        if self.or_default:
+            return {"anyOf": [{"enum": [None, 0, "", False, [], {}]}, schema]}
+        return schema
 
 
 @frozen
@@ -128,15 +169,20 @@ class FloatCall(Reading):
                 return Outcome("surprising", float(value), f"is {show(value)}, read as a number")
             case int() | float():
                 return Outcome("exact", value)
-            case str() if re.match(_FLOAT_TEXT, value):
+            case str() if re.match(FLOAT_TEXT, value):
                 return Outcome(
                     "coerced", float(value), f"is the text {show(value)}, read as a number"
                 )
         return Outcome("raises", None, f"is {show(value)}, which float() refuses")
 
-    def schema(self, ge: float | None, le: float | None) -> dict[str, Any]:
+    def schema(self, bounds: Bounds = NO_BOUNDS) -> dict[str, Any]:
         """Numbers, booleans and texts of a number."""
-        return {"type": ["number", "string", "boolean"], "pattern": _FLOAT_TEXT}
+        schema = {
+            "type": ["number", "string", "boolean"],
+            "pattern": float_text(bounds.gt),
+            **bounds.schema(),
+        }
+        return {**schema, "not": {"enum": [False]}} if bounds.gt is not None else schema
 
 
 @frozen
@@ -150,11 +196,11 @@ class Truth(Reading):
         match value:
             case bool():
                 return Outcome("exact", value)
-            case str() if re.match(_FALSE_WORDS, value):
+            case str() if re.match(FALSE_WORDS, value):
                 return Outcome(
                     "inverted", True, f"is the text {show(value)}, which bool() reads as true"
                 )
-            case str() if re.match(_TRUE_WORDS, value) or not value:
+            case str() if re.match(TRUE_WORDS, value) or not value:
                 return Outcome(
                     "coerced",
                     bool(value),
@@ -166,44 +212,75 @@ class Truth(Reading):
                 )
         return Outcome("surprising", bool(value), f"is {show(value)}, read as {show(bool(value))}")
 
-    def schema(self, ge: float | None, le: float | None) -> dict[str, Any]:
+    def schema(self, bounds: Bounds = NO_BOUNDS) -> dict[str, Any]:
         """Anything but a text that says no and is read as yes."""
-        return {"not": {"type": "string", "pattern": _FALSE_WORDS}}
+        return {"not": {"type": "string", "pattern": FALSE_WORDS}}
 
 
 @frozen
 class TrueText(Reading):
-    """``str(value).lower() == "true"``: only true itself, or the word, switches it on."""
+    """``str(value).lower() in words``: only true itself, or one of the words, switches it on."""
 
     name: str = 'equal to "true" as text'
+    words: tuple[str, ...] = ("true",)
+    strip: bool = False
+
+    def read(self, value: Any) -> Outcome | None:
+        """The outcome of the comparison."""
+        text = str(value).lower()
+        on = (text.strip() if self.strip else text) in self.words
+        match value:
+            case bool():
+                return Outcome("exact", value)
+            case str() | int() | float() if on:
+                what = f"the text {show(value)}" if isinstance(value, str) else show(value)
+                return Outcome("coerced", True, f"is {what}, read as true")
+            case str() if re.match(FALSE_WORDS, value) or not value:
+                return Outcome("coerced", False, f"is the text {show(value)}, read as false")
+            case None | 0:
+                return Outcome("coerced", False, f"is {show(value)}, read as false")
+            case str() if not re.match(TRUE_WORDS, value):
+                return Outcome("surprising", False, f"is the text {show(value)}, read as false")
+        return Outcome(
+            "inverted", False, f'is {show(value)}, which is not "true" and reads as false'
+        )
+
+    def schema(self, bounds: Bounds = NO_BOUNDS) -> dict[str, Any]:
+        """Booleans, null, 0 and texts, but none that says yes without being a right word."""
+        space = r"\s*" if self.strip else ""
+        words = "|".join(map(any_case, self.words))
+        numbers = [int(word) for word in self.words if word.isdigit()]
+        return {
+            "anyOf": [
+                {"type": ["boolean", "null"]},
+                {"enum": [0, *numbers]},
+                {"type": "string", "pattern": f"^{space}({words}){space}$"},
+                {"type": "string", "not": {"pattern": TRUE_WORDS}},
+            ]
+        }
+
+
+@frozen
+class OnlyTrue(Reading):
+    """``value is True``: nothing but the boolean itself switches it on."""
+
+    name: str = "true itself, nothing else"
 
     def read(self, value: Any) -> Outcome | None:
         """The outcome of the comparison."""
         match value:
             case bool():
                 return Outcome("exact", value)
-            case str() if value.lower() == "true":
-                return Outcome("coerced", True, f"is the text {show(value)}, read as true")
-            case str() if re.match(_FALSE_WORDS, value) or not value:
+            case str() if re.match(FALSE_WORDS, value) or not value:
                 return Outcome("coerced", False, f"is the text {show(value)}, read as false")
             case None | 0:
                 return Outcome("coerced", False, f"is {show(value)}, read as false")
-            case str() if not re.match(_TRUE_WORDS, value):
-                return Outcome("surprising", False, f"is the text {show(value)}, read as false")
-        return Outcome(
-            "inverted", False, f'is {show(value)}, which is not "true" and reads as false'
-        )
+        return Outcome("inverted", False, f"is {show(value)}; nothing but true switches it on")
 
-    def schema(self, ge: float | None, le: float | None) -> dict[str, Any]:
-        """Booleans, null, 0 and texts, but none that says yes without being "true"."""
-        return {
-            "anyOf": [
-                {"type": ["boolean", "null"]},
-                {"enum": [0]},
-                {"type": "string", "pattern": r"^[Tt][Rr][Uu][Ee]$"},
-                {"type": "string", "not": {"pattern": _TRUE_WORDS}},
-            ]
-        }
+    def schema(self, bounds: Bounds = NO_BOUNDS) -> dict[str, Any]:
+        """Booleans and what plainly says no."""
+        no = {"type": "string", "pattern": f"{FALSE_WORDS}|^$"}
+        return {"anyOf": [{"type": ["boolean", "null"]}, {"enum": [0]}, no]}
 
 
 @frozen
@@ -215,15 +292,16 @@ class LenientInt(Reading):
     def read(self, value: Any) -> Outcome | None:
         """The outcome of pydantic's conversion."""
         outcome = IntCall().read(value)
-        if isinstance(value, float) and value != int(value):
+        if isinstance(value, float) and not value.is_integer():
             return Outcome("raises", None, f"is {value}, not a whole number")
         if outcome is not None and outcome.verdict == "raises":
             return Outcome("raises", None, f"is {show(value)}, not a whole number")
         return outcome
 
-    def schema(self, ge: float | None, le: float | None) -> dict[str, Any]:
+    def schema(self, bounds: Bounds = NO_BOUNDS) -> dict[str, Any]:
         """Whole numbers, booleans and texts of digits."""
-        return {"type": ["number", "string", "boolean"], "multipleOf": 1, "pattern": _INT_TEXT}
+        kinds = ["number", "string", "boolean"]
+        return {"type": kinds, "multipleOf": 1, "pattern": INT_TEXT, **bounds.schema()}
 
 
 @frozen
@@ -255,10 +333,10 @@ class LenientBool(Reading):
                 )
         return Outcome("raises", None, f"is {show(value)}, not a boolean")
 
-    def schema(self, ge: float | None, le: float | None) -> dict[str, Any]:
+    def schema(self, bounds: Bounds = NO_BOUNDS) -> dict[str, Any]:
         """Booleans, 0 and 1, and the words."""
         words = ("true", "yes", "on", "t", "y", "false", "no", "off", "f", "n")
-        either = ["".join(f"[{letter.upper()}{letter}]" for letter in word) for word in words]
+        either = map(any_case, words)
         return {
             "anyOf": [
                 {"type": "boolean"},
@@ -283,13 +361,13 @@ class Size(Reading):
                 return Outcome("raises", None, f"is no size: {error}")
         return None
 
-    def schema(self, ge: float | None, le: float | None) -> dict[str, Any]:
+    def schema(self, bounds: Bounds = NO_BOUNDS) -> dict[str, Any]:
         """As :meth:`strict_schema`."""
-        return self.strict_schema()
+        return {**self.strict_schema(), **bounds.schema()}
 
     def strict_schema(self) -> dict[str, Any]:
         """Integers and texts of a size."""
-        return {"type": ["integer", "string"], "pattern": _SIZE_TEXT}
+        return {"type": ["integer", "string"], "pattern": SIZE_TEXT}
 
 
 @frozen

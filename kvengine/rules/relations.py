@@ -12,10 +12,20 @@ from typing import Any, Protocol, TypeVar
 
 from attrs import frozen
 
-from kvengine.errors import Drop, Fix, Problem, Severity, show
+from kvengine.errors import Drop, Fix, Path, Problem, Severity, show
+from kvengine.rules.conditions import Absent, Condition, all_of
 from kvengine.rules.releases import ALWAYS, Releases
 
-__all__ = ["AtMostOne", "IgnoredUnless", "Relation", "Requires", "relations_of", "rules"]
+__all__ = [
+    "AtMostOne",
+    "Elsewhere",
+    "Fault",
+    "IgnoredUnless",
+    "Relation",
+    "Requires",
+    "relations_of",
+    "rules",
+]
 
 T = TypeVar("T")
 
@@ -158,3 +168,81 @@ class IgnoredUnless:
     def as_sentence(self) -> str:
         """The relation for the reference page."""
         return f"{self.name} is ignored unless {self.key} says so: {self.because}."
+
+
+@frozen
+class Fault:
+    """A table in which ``at`` holds and every one of ``when`` too is at fault.
+
+    The problem stands at the key of ``at``; ``says`` completes "*this option* ..." and may quote
+    ``{value}``. Only errors are said in JSON Schema.
+    """
+
+    at: Condition
+    says: str
+    because: str
+    when: tuple[Condition, ...] = ()
+    code: str = "conflict"
+    severity: Severity = "error"
+    vllm: Releases = ALWAYS
+
+    def violations(self, given: Mapping[str, Any]) -> Iterator[Problem]:
+        """One problem if everything holds."""
+        if self.at.holds(given) and all(one.holds(given) for one in self.when):
+            key = self.at.key
+            path: Path = (key,)
+            says = self.says.replace("{value}", show(given.get(key)))
+            fix = None
+            if self.severity != "error" and key in given:
+                fix = Fix(f"remove {key}", (Drop(path),), safe=False)
+            yield Problem(self.code, path, says, self.because, self.severity, fix)
+
+    def as_schema(self, nullable: Set[str]) -> list[dict[str, Any]]:
+        """Where ``when`` holds, the key must not be as ``at`` has it; the mark is on its line."""
+        if self.severity != "error":
+            return []
+        key = self.at.key
+        then: dict[str, Any]
+        if isinstance(self.at, Absent):
+            then = {"required": [key]}
+            if key in nullable:
+                then["properties"] = {key: {"not": {"type": "null"}}}
+        else:
+            refused = self.at.value_schema(key in nullable)
+            message = f"{self.says.replace('{value}', 'this')}: {self.because}"
+            then = {"properties": {key: {"not": refused, "errorMessage": message}}}
+        if not self.when:
+            return [then]
+        return [{"if": all_of(self.when, nullable), "then": then}]
+
+    def as_sentence(self) -> str:
+        """The relation for the reference page."""
+        return f"{self.at.key} {self.says.replace('{value}', 'this')}: {self.because}."
+
+
+@frozen
+class Elsewhere:
+    """Keys that people put into this table although their home is ``home``, outside of it."""
+
+    names: tuple[str, ...]
+    home: str
+    because: str = ""
+    vllm: Releases = ALWAYS
+
+    def violations(self, given: Mapping[str, Any]) -> Iterator[Problem]:
+        """One problem for every such key."""
+        for name in given:
+            if name in self.names:
+                says = f"belongs to {self.home}, nothing reads it here"
+                fix = Fix(f"remove {name}", (Drop((name,)),), safe=False)
+                yield Problem("misplaced", (name,), says, self.because, fix=fix)
+
+    def as_schema(self, nullable: Set[str]) -> list[dict[str, Any]]:
+        """None of the keys, each marked on its own line."""
+        message = f"belongs to {self.home}"
+        return [{"properties": {n: {"not": {}, "errorMessage": message} for n in self.names}}]
+
+    def as_sentence(self) -> str:
+        """The relation for the reference page."""
+        tail = f": {self.because}" if self.because else ""
+        return f"{', '.join(self.names)} belong to {self.home}{tail}."

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import total_ordering
 
 from attrs import field, frozen
 
-__all__ = ["ALWAYS", "KNOWN", "NEWEST", "Release", "Releases", "release"]
+__all__ = ["ALWAYS", "KNOWN", "NEVER", "NEWEST", "Release", "Releases", "Renamed", "release"]
 
 _TEXT = re.compile(r"v?(\d+)\.(\d+)(?:\.\d+)?(?:[.\-+_]?(?:rc|post|dev|cu|a|b)[\w.\-+]*)?")
 
@@ -45,27 +46,55 @@ def _as_release(value: str | Release | None) -> Release | None:
     return release(value) if isinstance(value, str) else value
 
 
+def _as_releases(values: Iterable[str | Release]) -> tuple[Release, ...]:
+    return tuple(release(value) if isinstance(value, str) else value for value in values)
+
+
 @frozen
 class Releases:
     """A half-open range: ``since`` is in, ``until`` is out; None leaves that side open.
 
-    ``since=None`` also stands for "in 0.21 or earlier", the oldest release looked at.
+    ``since=None`` also stands for "in 0.21 or earlier", the oldest release looked at. ``but``
+    are single releases in between that are out.
     """
 
     since: Release | None = field(default=None, converter=_as_release)
     until: Release | None = field(default=None, converter=_as_release)
+    but: tuple[Release, ...] = field(default=(), converter=_as_releases)
 
     def __contains__(self, wanted: Release) -> bool:
-        return (self.since is None or self.since <= wanted) and (
-            self.until is None or wanted < self.until
+        return (
+            (self.since is None or self.since <= wanted)
+            and (self.until is None or wanted < self.until)
+            and wanted not in self.but
         )
 
     def __str__(self) -> str:
-        if self.since and self.until:
-            return f"{self.since} up to, not including, {self.until}"
+        text = f"before {self.until}" if self.until else "every release"
         if self.since:
-            return f"since {self.since}"
-        return f"before {self.until}" if self.until else "every release"
+            text = f"since {self.since}"
+            if self.until:
+                text = f"{self.since} up to, not including, {self.until}"
+        return text + (f", but not {', '.join(map(str, self.but))}" if self.but else "")
+
+    @property
+    def today(self) -> bool:
+        """Whether the newest release we know is in."""
+        return NEWEST in self
+
+    @property
+    def known(self) -> bool:
+        """Whether any release we know is in."""
+        return any(one in self for one in KNOWN)
 
 
 ALWAYS = Releases()
+NEVER = Releases(until="0.0")
+
+
+@frozen
+class Renamed:
+    """An older spelling: ``name`` was the key, or the value, for the releases in ``vllm``."""
+
+    name: str
+    vllm: Releases = ALWAYS

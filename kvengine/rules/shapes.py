@@ -33,12 +33,13 @@ class Shape:
 
 @frozen
 class Field:
-    """One key of a table: its option, its shape and its default."""
+    """One key of a table: its option, shape and default, and the attribute that holds it."""
 
     name: str
     option: Option
     shape: Shape
     default: Any
+    attribute: str
 
 
 def shape_of(annotation: Any) -> Shape:
@@ -73,7 +74,9 @@ def fields_of(model: type) -> dict[str, Field]:
     """Key -> field of an attrs class, in order of declaration."""
     hints = typing.get_type_hints(model)
     return {
-        name: Field(name, declared, shape_of(hints[name]), _default(attribute))
+        name: Field(
+            name, declared, shape_of(hints[attribute.name]), _default(attribute), attribute.name
+        )
         for name, (attribute, declared) in options_of(model).items()
     }
 

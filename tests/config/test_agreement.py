@@ -13,14 +13,7 @@ from kvengine.config.engine import Config
 from kvengine.config.published import GENERATED, published
 from kvengine.config.transfer import KVTransferConfig
 from kvengine.rules.check import check
-from kvengine.rules.releases import release
 from tests.documents import documents
-
-EVERYTHING_IS_READ = release("0.31")
-"""A release that rejects none of the fields: the published schemas know no release."""
-
-RELEASE_DEPENDENT = {"removed", "renamed", "connector", "known-issue"}
-"""Codes of rules that schema/README.md lists as left out."""
 
 
 @cache
@@ -29,9 +22,24 @@ def validator(name):
     return extend(Draft7Validator, type_checker=strict)(published(name))
 
 
-def errors(model, document, mode):
-    found = check(model, document, mode=mode, release=EVERYTHING_IS_READ)
-    return [p for p in found if p.severity == "error" and p.code not in RELEASE_DEPENDENT]
+def errors(model, document, mode, release=None):
+    found = check(model, document, mode=mode, release=release)
+    return [p for p in found if p.severity == "error"]
+
+
+def unsaid(problem):
+    """Whether JSON Schema has no words for a rule, or it is about the text itself."""
+    if problem.code == "placeholder":
+        return True
+    counts = problem.code == "conflict" and problem.path[-1:] == ("kv_connector",)
+    return counts or (problem.code == "range" and problem.path[-1:] == ("low_water_s",))
+
+
+def agree(schema, document, wrong):
+    said = [problem for problem in wrong if not unsaid(problem)]
+    if wrong and not said:
+        return
+    assert validator(schema).is_valid(document) == (not said), [*map(str, said)]
 
 
 @pytest.mark.parametrize("name", ["kv-engine-1", *GENERATED])
@@ -46,13 +54,11 @@ def test_engine_documents_are_judged_alike(document):
     """For an engine document the checker and kv-engine-2.json agree."""
     document["schema"] = 2
 
-    assert validator("kv-engine-2").is_valid(document) == (not errors(Config, document, "strict"))
+    agree("kv-engine-2", document, errors(Config, document, "strict"))
 
 
 @given(document=documents(KVTransferConfig))
 @settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
 def test_bare_transfer_configs_are_judged_alike(document):
     """For a bare transfer config the checker and kv-transfer.json agree."""
-    wrong = errors(KVTransferConfig, document, "release")
-
-    assert validator("kv-transfer").is_valid(document) == (not wrong)
+    agree("kv-transfer", document, errors(KVTransferConfig, document, "release"))

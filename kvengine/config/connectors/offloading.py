@@ -7,21 +7,38 @@ from typing import Any, Literal
 
 from attrs import frozen
 
-from kvengine.rules.options import Variant, open_keys, option, own_keys, tagged
-from kvengine.rules.readings import FloatCall, IntCall, TrueText, Truth
-from kvengine.rules.relations import AtMostOne, IgnoredUnless, rules
+from kvengine.config.connectors.base import ExtraConfig
+from kvengine.config.tiers import OwnTier, SecondaryTier
+from kvengine.config.tiers.backpressure import Backpressure, DetectorNamed
+from kvengine.config.tiers.base import SINCE_BACKPRESSURE
+from kvengine.rules.conditions import (
+    Absent,
+    AtLeast,
+    Filled,
+    Given,
+    HasItem,
+    In,
+    LacksItem,
+    NotIn,
+    On,
+)
+from kvengine.rules.options import Variant, open_keys, option, tagged
+from kvengine.rules.readings import FloatCall, IntCall, Truth
+from kvengine.rules.registry import Named, Registry
+from kvengine.rules.relations import AtMostOne, Fault, IgnoredUnless, rules
 from kvengine.rules.releases import Releases
 
 __all__ = [
+    "SPECS",
     "CPUOffloadingSpec",
     "KVEngineOffloadingSpec",
     "OffloadingConnector",
     "OtherSpec",
+    "SharedStorageOffloadingSpec",
     "TieringOffloadingSpec",
 ]
 
 
-@own_keys("^x-")
 @rules(
     AtMostOne(
         ("block_size", "blocks_per_chunk"),
@@ -29,10 +46,18 @@ __all__ = [
         " blocks; only blocks_per_chunk fits groups of different block sizes",
         vllm=Releases(since="0.26"),
     ),
+    Fault(
+        at=Given("spec_module_path"),
+        when=(In("spec_name", ("CPUOffloadingSpec", "TieringOffloadingSpec"), when_absent=True),),
+        says="is ignored: vLLM has this spec itself",
+        because="vLLM looks there only for a spec_name that is none of its own",
+        code="ignored",
+        severity="warning",
+    ),
 )
 @frozen(kw_only=True, slots=False)
-class OffloadingConnector:
-    """Keys that the connector itself reads, whatever the spec."""
+class OffloadingConnector(ExtraConfig):
+    """Blocks go to host memory as the spec says, and from there to secondary tiers."""
 
     spec_name: str = option(
         "The offloading spec: a registered name, or a class of spec_module_path.",
@@ -68,15 +93,6 @@ class OffloadingConnector:
         nullable=True,
         reading=IntCall(),
         examples=(256,),
-    )
-    enable_cross_layers_blocks: bool = option(
-        "Packed layout for models of several groups: all pages of a block next to each other."
-        " From 0.29 vLLM chooses the layout by itself (VLLM_KV_CACHE_LAYOUT overrides).",
-        default=False,
-        reading=TrueText(),
-        vllm=Releases(since="0.24", until="0.29"),
-        instead="cache.layout (VLLM_KV_CACHE_LAYOUT)",
-        examples=(True,),
     )
     offload_prompt_only: bool = option(
         "Whether only blocks of the prompt are offloaded, not those of generated tokens.",
@@ -138,11 +154,34 @@ class _HostTier(OffloadingConnector):
     )
 
 
+_POLICIES = ("lru", "arc")
+_SINCE_OWN_POLICIES = Releases(since="0.27")
+
+
 @rules(
-    IgnoredUnless(
-        "cache_policy_module_path",
-        key="eviction_policy",
-        because="vLLM looks a policy up in it only when the name is none of its own",
+    Fault(
+        at=NotIn("eviction_policy", _POLICIES),
+        when=(Absent("cache_policy_module_path"),),
+        says='must be "lru" or "arc", not {value}',
+        because="a policy of your own needs cache_policy_module_path as well",
+        code="choice",
+        vllm=_SINCE_OWN_POLICIES,
+    ),
+    Fault(
+        at=NotIn("eviction_policy", _POLICIES),
+        says='must be "lru" or "arc", not {value}',
+        because="releases before 0.27 know no others",
+        code="choice",
+        vllm=Releases(until="0.27"),
+    ),
+    Fault(
+        at=Given("cache_policy_module_path"),
+        when=(In("eviction_policy", _POLICIES, when_absent=True),),
+        says="is ignored: vLLM has this eviction_policy itself",
+        because="vLLM looks there only for a policy that is none of its own",
+        code="ignored",
+        severity="warning",
+        vllm=_SINCE_OWN_POLICIES,
     ),
 )
 @frozen(kw_only=True, slots=False)
@@ -190,21 +229,54 @@ class CPUOffloadingSpec(_VLLMHostTier):
     )
 
 
+@rules(
+    Fault(
+        at=AtLeast("store_threshold", 2),
+        says="is {value}, which TieringOffloadingSpec refuses",
+        because="its filter is for CPUOffloadingSpec; below 2 every chunk is stored",
+        vllm=Releases(since="0.22"),
+    ),
+    Fault(
+        at=On("self_describing_kv_events"),
+        says="is refused by TieringOffloadingSpec",
+        because="it takes them from 0.27 on",
+        vllm=Releases(since="0.24", until="0.27"),
+    ),
+    Fault(
+        at=Filled("backpressure"),
+        when=(HasItem("secondary_tiers", "type", ("p2p",)),),
+        says="is the default of every tier, and p2p tiers refuse it",
+        because="give each of the other tiers a backpressure of its own",
+        vllm=SINCE_BACKPRESSURE,
+    ),
+    DetectorNamed(),
+    Fault(
+        at=In("secondary_tiers", ([],)),
+        says="is empty: CPUOffloadingSpec does the same",
+        because="TieringOffloadingSpec is for tiers behind host memory",
+        code="ignored",
+        severity="info",
+    ),
+    Fault(
+        at=Given("tier_poll_interval_s"),
+        when=(LacksItem("secondary_tiers", "type", ("p2p",)),),
+        says="matters to p2p tiers only, and there is none",
+        because="only tiers that ask for it are polled",
+        code="ignored",
+        severity="info",
+        vllm=Releases(since="0.33"),
+    ),
+)
 @frozen(kw_only=True, slots=False)
-class _Tiers(OffloadingConnector):
-    """Keys of specs with tiers behind host memory."""
+class TieringOffloadingSpec(_VLLMHostTier):
+    """vLLM's host memory tier with secondary tiers behind it (0.22 and later)."""
 
-    secondary_tiers: Sequence[Mapping[str, Any]] = option(
+    secondary_tiers: Sequence[SecondaryTier] = option(
         "Further tiers behind host memory, in order; each is a table with a type.",
         factory=list,
         vllm=Releases(since="0.22"),
         examples=([{"type": "fs", "root_dir": "/var/cache/kv"}],),
     )
-
-
-@frozen(kw_only=True, slots=False)
-class TieringOffloadingSpec(_Tiers, _VLLMHostTier):
-    """vLLM's host memory tier with secondary tiers behind it (0.22 and later)."""
 
     tier_poll_interval_s: float = option(
         "Pause between two rounds of the thread that serves tiers with remote peers; 0 or less"
@@ -215,20 +287,36 @@ class TieringOffloadingSpec(_Tiers, _VLLMHostTier):
         vllm=Releases(since="0.33"),
         examples=(0.001,),
     )
-    backpressure: Mapping[str, Any] | None = option(
-        "Throttling of every secondary tier that has none of its own.",
+    backpressure: Backpressure | None = option(
+        "Throttling of stores to every secondary tier; a tier's own goes over it, key by key.",
         default=None,
-        vllm=Releases(since="0.31"),
-        examples=({"backpressure_cls": "LatencyBackpressure"},),
+        nullable=True,
+        vllm=SINCE_BACKPRESSURE,
+        examples=({"backpressure_cls": "EMABackpressureDetector"},),
+        traps=("p2p tiers refuse it",),
     )
 
 
+@rules(
+    Fault(
+        at=Absent("spec_module_path"),
+        says="is needed by vLLM to find this spec",
+        because='add spec_module_path = "kvengine.integrations.vllm"',
+        code="missing",
+        severity="warning",
+    ),
+)
 @frozen(kw_only=True, slots=False)
-class KVEngineOffloadingSpec(_Tiers, _HostTier):
+class KVEngineOffloadingSpec(_HostTier):
     """kvengine's own spec: every group takes exactly its own size in host memory."""
 
     eviction_policy: Literal["lru", "arc", "sieve", "s3fifo"] = option(
         "Which chunk leaves a full tier first.", default="lru", examples=("s3fifo",)
+    )
+    secondary_tiers: Sequence[OwnTier] = option(
+        "kvengine's tiers behind host memory, in order; each is a table with a type.",
+        factory=list,
+        examples=([{"type": "fs", "root_dir": "/var/cache/kv", "max_bytes": 214748364800}],),
     )
 
 
@@ -239,17 +327,54 @@ class OtherSpec(OffloadingConnector):
     values: Mapping[str, Any] = open_keys()
 
 
+@frozen(kw_only=True, slots=False)
+class SharedStorageOffloadingSpec(OffloadingConnector):
+    """llm-d's file system spec: chunks go straight to a shared directory."""
+
+    shared_storage_path: str = option("Directory for the files.", examples=("/mnt/kv",))
+    threads_per_gpu: int = option(
+        "Threads that move files, for each device.",
+        unit="threads",
+        default=64,
+        reading=IntCall(),
+        examples=(64,),
+    )
+    values: Mapping[str, Any] = open_keys()
+
+
+_HERE = "kvengine.config.connectors.offloading"
+
+SPECS = Registry(
+    {
+        "CPUOffloadingSpec": Named(at=f"{_HERE}:CPUOffloadingSpec"),
+        "TieringOffloadingSpec": Named(
+            at=f"{_HERE}:TieringOffloadingSpec", vllm=Releases(since="0.22")
+        ),
+        "KVEngineOffloadingSpec": Named(at=f"{_HERE}:KVEngineOffloadingSpec"),
+    }
+)
+"""The specs of vLLM, and ours."""
+
+OUTSIDE_SPECS = Registry(
+    {
+        "SharedStorageOffloadingSpec": Named(
+            at=f"{_HERE}:SharedStorageOffloadingSpec",
+            origin="llm-d's fs backend",
+            modules=("llmd_fs_backend.spec", "llmd_fs_backend"),
+        ),
+    }
+)
+"""Well-known specs of other packages."""
+
 tagged(
     Variant(
         tag="spec_name",
-        classes={
-            "CPUOffloadingSpec": CPUOffloadingSpec,
-            "TieringOffloadingSpec": TieringOffloadingSpec,
-            "KVEngineOffloadingSpec": KVEngineOffloadingSpec,
-        },
+        classes=SPECS,
+        outside=OUTSIDE_SPECS,
         otherwise=OtherSpec,
         default="CPUOffloadingSpec",
         open_with="spec_module_path",
         closed=True,
+        kind="spec",
     )
 )(OffloadingConnector)

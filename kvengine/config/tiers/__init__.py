@@ -1,0 +1,91 @@
+"""The secondary tiers behind host memory: one class for each ``type``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import frozen
+
+from kvengine.config.tiers.base import Entry
+from kvengine.rules.options import Variant, open_keys, option, refuses_unknown, tagged
+from kvengine.rules.registry import Named, Registry
+from kvengine.rules.releases import NEVER, Releases, Renamed
+
+__all__ = ["OWN_TIERS", "TIERS", "OtherTier", "OwnTier", "SecondaryTier"]
+
+_HERE = "kvengine.config.tiers"
+_OURS = "it is a tier of kvengine: set spec_name = KVEngineOffloadingSpec"
+
+TIERS = Registry(
+    {
+        "fs": Named(
+            at=f"{_HERE}.fs:FsTier",
+            vllm=Releases(since="0.23"),
+            was=(Renamed("fs_python", Releases(since="0.22", until="0.23")),),
+        ),
+        "obj": Named(at=f"{_HERE}.obj:ObjTier", vllm=Releases(since="0.23")),
+        "p2p": Named(at=f"{_HERE}.p2p:P2PTier", vllm=Releases(since="0.25")),
+        "kvcr": Named(at=f"{_HERE}.kvcr:KvcrTier", vllm=Releases(since="0.30")),
+        "example": Named(at=f"{_HERE}.example:ExampleTier", vllm=Releases(since="0.22")),
+        "valkey": Named(at=f"{_HERE}.own:ValkeyTier", vllm=NEVER, because=_OURS),
+    }
+)
+"""The tiers of vLLM's TieringOffloadingSpec."""
+
+OWN_TIERS = Registry(
+    {
+        "fs": Named(at=f"{_HERE}.own:DiskTier"),
+        "valkey": Named(at=f"{_HERE}.own:ValkeyTier"),
+    }
+)
+"""The tiers of kvengine's own spec."""
+
+
+@refuses_unknown
+@frozen(kw_only=True, slots=False)
+class OtherTier(Entry):
+    """A tier that we do not know: its own keys pass."""
+
+    values: Mapping[str, Any] = open_keys()
+
+
+@tagged(
+    Variant(
+        tag="type",
+        classes=TIERS,
+        otherwise=OtherTier,
+        open_with="module_path",
+        closed=True,
+        kind="tier",
+        listed=False,
+    )
+)
+@frozen(kw_only=True, slots=False)
+class SecondaryTier:
+    """One tier behind host memory; its type decides which keys it takes."""
+
+
+@refuses_unknown
+@frozen(kw_only=True, slots=False)
+class _NoTier:
+    """A tier that kvengine does not have."""
+
+    type: str = option("Which tier.", examples=("fs",))
+    values: Mapping[str, Any] = open_keys()
+
+
+@tagged(
+    Variant(
+        tag="type",
+        classes=OWN_TIERS,
+        otherwise=_NoTier,
+        closed=True,
+        kind="tier",
+        origin="kvengine",
+        listed=False,
+    )
+)
+@frozen(kw_only=True, slots=False)
+class OwnTier:
+    """One tier of kvengine; its type decides which keys it takes."""

@@ -1,0 +1,193 @@
+"""kvengine's own tiers: a bounded directory, and a shared store. Only with its own spec."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from attrs import frozen
+
+from kvengine.rules.conditions import Unlike
+from kvengine.rules.options import option, refuses_unknown
+from kvengine.rules.relations import AtMostOne, Fault, Requires, rules
+
+__all__ = ["DiskTier", "ValkeyTier"]
+
+_MIB = 1 << 20
+
+
+@frozen(kw_only=True, slots=False)
+class _QueuedTier:
+    """Keys of both tiers."""
+
+    queue_bytes: int = option(
+        "Bytes that may wait in each queue; more is refused.",
+        unit="bytes",
+        ge=1,
+        default=256 * _MIB,
+        examples=(268435456,),
+    )
+
+
+@refuses_unknown
+@frozen(kw_only=True, slots=False)
+class DiskTier(_QueuedTier):
+    """Segment files below a directory, within a hard limit, checked on every read."""
+
+    type: Literal["fs"] = option("Which tier.", examples=("fs",))
+    root_dir: str = option("Directory for the segments.", examples=("/var/cache/kv",))
+    max_bytes: int | None = option(
+        "Hard limit over everything below root_dir, all models and processes together.",
+        unit="bytes",
+        ge=1,
+        default=None,
+        nullable=True,
+        default_text="nine tenths of what is free at the start",
+        examples=(214748364800,),
+    )
+    segment_bytes: int | None = option(
+        "Size of one segment file, the unit of eviction.",
+        unit="bytes",
+        ge=_MIB,
+        default=None,
+        nullable=True,
+        default_text="a 128th of the limit, 1 to 256 MiB",
+        examples=(67108864,),
+    )
+    fsync: Literal["never", "seal", "put"] = option(
+        "When to wait for the device: never, when a segment is full, or before a store is done."
+        " Wrong bytes are impossible with each.",
+        default="never",
+        examples=("seal",),
+    )
+    direct: bool | Literal["auto"] = option(
+        "O_DIRECT: where it works, demanded, or not at all.", default="auto", examples=("auto",)
+    )
+    n_read_threads: int = option(
+        "Threads that load.", unit="threads", ge=1, default=4, examples=(4,)
+    )
+    n_write_threads: int = option(
+        "Threads that store.", unit="threads", ge=1, default=4, examples=(4,)
+    )
+    timeout_s: float = option(
+        "Deadline of a batch.", unit="seconds", gt=0, default=30.0, examples=(30,)
+    )
+    refresh_s: float = option(
+        "How often to look for what other processes wrote.",
+        unit="seconds",
+        gt=0,
+        default=2.0,
+        examples=(2,),
+    )
+
+
+@refuses_unknown
+@rules(
+    AtMostOne(
+        ("cluster", "service"),
+        because="a Cluster has no sentinels",
+    ),
+    Requires("tls_key", needs=("tls_cert",), because="a key without its certificate is no use"),
+    Fault(
+        at=Unlike("url", r"^(redis|rediss|valkey|valkeys)://.|^unix://."),
+        says="must begin with valkey://, valkeys://, redis://, rediss:// or unix://, not {value}",
+        because="the scheme says how to reach the server",
+        code="choice",
+    ),
+    Fault(
+        at=Unlike("prefix", r"^[A-Za-z0-9_.-]+$"),
+        says="may hold letters, digits, dots, dashes and underscores, not {value}",
+        because="it becomes part of every key",
+        code="range",
+    ),
+)
+@frozen(kw_only=True, slots=False)
+class ValkeyTier(_QueuedTier):
+    """Chunks in Valkey or Redis, shared by engines; secrets come from the environment."""
+
+    type: Literal["valkey"] = option("Which tier.", examples=("valkey",))
+    url: str | Sequence[str] = option(
+        "Where the server is: valkey://host:port/db, valkeys:// with TLS, unix:///path; several"
+        " for the nodes of a Cluster, or for sentinels.",
+        examples=("valkey://cache:6379/0",),
+    )
+    cluster: bool = option("Whether the servers form a Cluster.", default=False, examples=(True,))
+    service: str | None = option(
+        "Name of the service that the sentinels at url watch over.",
+        default=None,
+        nullable=True,
+        examples=("kv",),
+    )
+    username: str | None = option("User.", default=None, nullable=True, examples=("kv",))
+    password_env: str | None = option(
+        "Environment variable that holds the password.",
+        default=None,
+        nullable=True,
+        examples=("KV_PASSWORD",),
+    )
+    sentinel_username: str | None = option(
+        "User at the sentinels.", default=None, nullable=True, examples=("kv",)
+    )
+    sentinel_password_env: str | None = option(
+        "Environment variable that holds the sentinels' password.",
+        default=None,
+        nullable=True,
+        examples=("KV_SENTINEL_PASSWORD",),
+    )
+    tls_ca: str | None = option(
+        "File of certificates to trust.",
+        default=None,
+        nullable=True,
+        default_text="the system's",
+        examples=("/etc/ssl/ca.pem",),
+    )
+    tls_cert: str | None = option(
+        "The client's own certificate.",
+        default=None,
+        nullable=True,
+        examples=("/etc/ssl/client.pem",),
+    )
+    tls_key: str | None = option(
+        "Key of the client's certificate.",
+        default=None,
+        nullable=True,
+        examples=("/etc/ssl/client.key",),
+    )
+    prefix: str = option(
+        "What all keys in the store begin with.", default="kvengine", examples=("kvengine",)
+    )
+    ttl_s: int | None = option(
+        "How long the server keeps a chunk after its last store; null: until it evicts it.",
+        unit="seconds",
+        ge=1,
+        default=86400,
+        nullable=True,
+        examples=(86400,),
+    )
+    timeout_s: float = option(
+        "Deadline of a batch, retries included.",
+        unit="seconds",
+        gt=0,
+        default=5.0,
+        examples=(5,),
+    )
+    connect_timeout_s: float = option(
+        "Deadline of a connection.", unit="seconds", gt=0, default=1.0, examples=(1,)
+    )
+    retries: int = option(
+        "Further attempts after a failed one.", unit="attempts", ge=0, default=2, examples=(2,)
+    )
+    threads: int = option(
+        "Connections for loads and stores; as many again that only load.",
+        unit="threads",
+        ge=1,
+        default=4,
+        examples=(4,),
+    )
+    presence_s: float = option(
+        "How long what was learnt about the presence of chunks is good for.",
+        unit="seconds",
+        gt=0,
+        default=2.0,
+        examples=(2,),
+    )

@@ -1,0 +1,254 @@
+"""Conditions on one table, as values: what rules between options are made of.
+
+Each knows whether a table meets it, and how JSON Schema says that. Tables are taken as the
+engine reads them: values converted, a null that means "not given" left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Set
+from typing import Any, Protocol
+
+from attrs import frozen
+
+__all__ = [
+    "Absent",
+    "AtLeast",
+    "Condition",
+    "Filled",
+    "Given",
+    "HasItem",
+    "In",
+    "LacksItem",
+    "Matches",
+    "NotIn",
+    "On",
+    "Unlike",
+    "all_of",
+]
+
+Json = dict[str, Any]
+_NOTHING: Json = {"enum": [None, False, 0, "", [], {}]}
+
+
+class Condition(Protocol):
+    """What every condition offers."""
+
+    @property
+    def key(self) -> str:
+        """The option it is about."""
+
+    def holds(self, table: Mapping[str, Any]) -> bool:
+        """Whether a table meets it."""
+
+    def value_schema(self, nullable: bool) -> Json:
+        """JSON Schema of the values of ``key`` that meet it."""
+
+    @property
+    def when_absent(self) -> bool:
+        """Whether a table without ``key`` meets it."""
+
+
+def all_of(conditions: tuple[Condition, ...], nullable: Set[str]) -> Json:
+    """JSON Schema of the tables that meet every condition; each key at most once."""
+    assert len({one.key for one in conditions}) == len(conditions)
+    schema: Json = {
+        "properties": {one.key: one.value_schema(one.key in nullable) for one in conditions}
+    }
+    required = [one.key for one in conditions if not one.when_absent]
+    return {**schema, "required": required} if required else schema
+
+
+@frozen
+class Given:
+    """The table gives ``key``."""
+
+    key: str
+    when_absent: bool = False
+
+    def holds(self, table: Mapping[str, Any]) -> bool:
+        """Whether a table meets it."""
+        return self.key in table
+
+    def value_schema(self, nullable: bool) -> Json:
+        """Anything but a null that is no choice."""
+        return {"not": {"type": "null"}} if nullable else {}
+
+
+@frozen
+class Absent:
+    """The table does not give ``key``."""
+
+    key: str
+    when_absent: bool = True
+
+    def holds(self, table: Mapping[str, Any]) -> bool:
+        """Whether a table meets it."""
+        return self.key not in table
+
+    def value_schema(self, nullable: bool) -> Json:
+        """Nothing but a null that is no choice."""
+        return {"type": "null"} if nullable else {"not": {}}
+
+
+@frozen
+class In:
+    """``key`` holds one of ``values``; with ``when_absent`` that is also its default."""
+
+    key: str
+    values: tuple[Any, ...]
+    when_absent: bool = False
+
+    def holds(self, table: Mapping[str, Any]) -> bool:
+        """Whether a table meets it."""
+        return table[self.key] in self.values if self.key in table else self.when_absent
+
+    def value_schema(self, nullable: bool) -> Json:
+        """The values."""
+        return {"enum": [*self.values, None] if nullable and self.when_absent else [*self.values]}
+
+
+@frozen
+class NotIn:
+    """``key`` is given and holds none of ``values``."""
+
+    key: str
+    values: tuple[Any, ...]
+    when_absent: bool = False
+
+    def holds(self, table: Mapping[str, Any]) -> bool:
+        """Whether a table meets it."""
+        return self.key in table and table[self.key] not in self.values
+
+    def value_schema(self, nullable: bool) -> Json:
+        """Everything but the values."""
+        return {"not": {"enum": [*self.values, None] if nullable else [*self.values]}}
+
+
+@frozen
+class On:
+    """``key`` is given and switched on."""
+
+    key: str
+    when_absent: bool = False
+
+    def holds(self, table: Mapping[str, Any]) -> bool:
+        """Whether a table meets it."""
+        return bool(table.get(self.key))
+
+    def value_schema(self, nullable: bool) -> Json:
+        """Everything that is true to ``bool()``."""
+        return {"not": _NOTHING}
+
+
+@frozen
+class Filled:
+    """``key`` holds a list or a table that is not empty."""
+
+    key: str
+    when_absent: bool = False
+
+    def holds(self, table: Mapping[str, Any]) -> bool:
+        """Whether a table meets it."""
+        return isinstance(table.get(self.key), (list, Mapping)) and bool(table[self.key])
+
+    def value_schema(self, nullable: bool) -> Json:
+        """Lists and objects with something in them."""
+        return {"type": ["array", "object"], "minItems": 1, "minProperties": 1}
+
+
+@frozen
+class AtLeast:
+    """``key`` is given and holds at least ``least``, 2 or more, as a number or as text."""
+
+    key: str
+    least: int
+    when_absent: bool = False
+
+    def holds(self, table: Mapping[str, Any]) -> bool:
+        """Whether a table meets it."""
+        value = table.get(self.key)
+        return isinstance(value, (int, float)) and value >= self.least
+
+    def value_schema(self, nullable: bool) -> Json:
+        """Numbers, and texts of digits."""
+        assert 2 <= self.least <= 9
+        text = rf"^\s*\+?[0_]*([{self.least}-9]|[1-9][0-9_]*[0-9])\s*$"
+        return {"type": ["number", "string"], "minimum": self.least, "pattern": text}
+
+
+@frozen
+class Matches:
+    """``key`` holds a text that ``pattern`` matches; one that is still to be filled in does not."""
+
+    key: str
+    pattern: str
+    when_absent: bool = False
+
+    def holds(self, table: Mapping[str, Any]) -> bool:
+        """Whether a table meets it."""
+        value = table.get(self.key)
+        return isinstance(value, str) and re.search(self.pattern, value) is not None
+
+    def value_schema(self, nullable: bool) -> Json:
+        """Texts of the pattern."""
+        return {"type": "string", "pattern": self.pattern}
+
+
+@frozen
+class Unlike:
+    """``key`` holds a text that ``pattern`` does not match."""
+
+    key: str
+    pattern: str
+    when_absent: bool = False
+
+    def holds(self, table: Mapping[str, Any]) -> bool:
+        """Whether a table meets it."""
+        value = table.get(self.key)
+        return isinstance(value, str) and re.search(self.pattern, value) is None
+
+    def value_schema(self, nullable: bool) -> Json:
+        """Texts of other forms."""
+        return {"type": "string", "not": {"pattern": self.pattern}}
+
+
+@frozen
+class LacksItem:
+    """The list at ``key`` has no item whose ``tag`` is one of ``values``."""
+
+    key: str
+    tag: str
+    values: tuple[str, ...]
+    when_absent: bool = True
+
+    def holds(self, table: Mapping[str, Any]) -> bool:
+        """Whether a table meets it."""
+        return not HasItem(self.key, self.tag, self.values).holds(table)
+
+    def value_schema(self, nullable: bool) -> Json:
+        """Everything else."""
+        return {"not": HasItem(self.key, self.tag, self.values).value_schema(nullable)}
+
+
+@frozen
+class HasItem:
+    """The list at ``key`` has an item whose ``tag`` is one of ``values``."""
+
+    key: str
+    tag: str
+    values: tuple[str, ...]
+    when_absent: bool = False
+
+    def holds(self, table: Mapping[str, Any]) -> bool:
+        """Whether a table meets it."""
+        items = table.get(self.key)
+        return isinstance(items, list) and any(
+            isinstance(item, Mapping) and item.get(self.tag) in self.values for item in items
+        )
+
+    def value_schema(self, nullable: bool) -> Json:
+        """Lists that contain such an item."""
+        item = {"properties": {self.tag: {"enum": [*self.values]}}, "required": [self.tag]}
+        return {"type": "array", "contains": {"type": "object", **item}}
