@@ -219,4 +219,3 @@ def check_fits(budget: Budget, length: int) -> None:
 def agreed(budgets: Sequence[Budget]) -> int:
     """The number of blocks that all ranks can have."""
     return min((b.num_blocks for b in budgets if not b.is_empty), default=1)
-

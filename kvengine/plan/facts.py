@@ -43,9 +43,7 @@ class Facts:
     padded_layer_stride: bool
     block_of_all_backends: bool
     mamba_mode_all: bool
-    mamba2_checkpoints: bool
-    delta_checkpoints: bool
-    kda_checkpoints: bool
+    aligns_checkpoints: bool
     state_buckets_split: bool
     compressed_promotes: bool
     dtype_must_match: bool
@@ -56,7 +54,6 @@ class Facts:
     flash_attention_4: bool
     yarn_scales_length: bool
     compressed_auto_is_fp8: bool
-    own_values_stay_plain: bool
     cache_dtypes: frozenset[str]
 
 
@@ -139,9 +136,8 @@ _TABLE: tuple[_Fact, ...] = (
     *_since("padded_layer_stride", "0.32"),
     *_since("block_of_all_backends", "0.32"),
     *_until("mamba_mode_all", "0.32"),
-    *_since("mamba2_checkpoints", "0.32"),
-    *_since("delta_checkpoints", "0.33"),
-    *_since("kda_checkpoints", "0.30"),
+    # Blocks of recurrent layers are whole steps of the states that kernels can export.
+    *_since("aligns_checkpoints", "0.33"),
     *_since("state_buckets_split", "0.30"),
     *_until("compressed_promotes", "0.31"),
     *_since("dtype_must_match", "0.33"),
@@ -156,8 +152,6 @@ _TABLE: tuple[_Fact, ...] = (
     *_until("yarn_scales_length", "0.29"),
     # DeepSeek-V4: cache dtype auto is fp8 (before, it had to be asked for).
     *_since("compressed_auto_is_fp8", "0.30"),
-    # MiMo-V2: layers whose values differ from keys ignore the cache dtype.
-    *_until("own_values_stay_plain", "0.32"),
     *_cache_dtypes(),
 )
 

@@ -18,9 +18,6 @@ __all__ = ["Resolved", "resolve"]
 _SPARSE_BYTES = {"fp8_ds_mla": 656, "nvfp4_ds_mla": 352}
 """A token of a sparse latent cache, packed: parts without and with position, and scales."""
 
-_DELTA_ALIGNMENT = 64
-"""Tokens between the states that FlashInfer's prefill of gated delta layers can export."""
-
 
 @frozen(kw_only=True)
 class Resolved:
@@ -56,11 +53,9 @@ class _Kinds:
 
     def storage(self, layer: Layer) -> str:
         """The cache dtype of one layer as vLLM spells it."""
-        plain = layer.index in self._plain_layers or (
-            isinstance(layer.cache, Attention)
-            and layer.cache.stays_plain
-            and self.setup.facts.own_values_stay_plain
-        )
+        plain_in = layer.cache.plain_in if isinstance(layer.cache, Attention) else None
+        forgets = plain_in is not None and self.setup.facts.release in plain_in
+        plain = forgets or layer.index in self._plain_layers
         return "auto" if plain else self.setup.cache_dtype
 
     def backend(self, layer: Layer) -> Backend | None:
@@ -250,8 +245,8 @@ def _aligned(setup: Setup, backends: tuple[Backend, ...], tokens: int) -> tuple[
     unit = max(min(backends[0].blocks), tokens)
     if setup.model.latent:
         unit = max(unit, 128)
-    if setup.mamba_mode == "align" and state.kind == "gdn" and setup.facts.delta_checkpoints:
-        unit = lcm(unit, _DELTA_ALIGNMENT)
+    if setup.mamba_mode == "align" and _exports(state, setup) and setup.facts.aligns_checkpoints:
+        unit = lcm(unit, state.checkpoint_tokens)
     if setup.mamba_mode == "all":
         chunk = lcm(setup.mamba_block or _chunk_size(setup), unit)
         block = chunk * ceil_div(ceil_div(needed, per_token), chunk)
@@ -415,13 +410,11 @@ def _recurrence_bytes(state: State, setup: Setup) -> int:
     )
 
 
+def _exports(state: State, setup: Setup) -> bool:
+    return state.checkpoints_in is not None and setup.facts.release in state.checkpoints_in
+
+
 def _state_spec(cache: State, setup: Setup, blocks: _Blocks) -> Spec:
-    facts = setup.facts
-    exports = {
-        "mamba2": facts.mamba2_checkpoints,
-        "gdn": facts.delta_checkpoints,
-        "kda": facts.kda_checkpoints,
-    }
     return Spec(
         kind="mamba",
         tokens_per_block=blocks.state_tokens,
@@ -431,5 +424,5 @@ def _state_spec(cache: State, setup: Setup, blocks: _Blocks) -> Spec:
         format=(cache.kind, cache.recurrence),
         cache_mode=setup.mamba_mode,
         draft_states=setup.drafts,
-        checkpoint_states=int(exports.get(cache.kind, False)),
+        checkpoint_states=int(_exports(cache, setup)),
     )

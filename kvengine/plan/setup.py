@@ -90,7 +90,7 @@ class Setup:
 def resolve_setup(config: Config) -> Setup:
     """What the engine resolves a document to; PlanError where it would refuse to start."""
     facts, problems = _release(config)
-    model = _model(config)
+    model = _model(config, facts)
     _check_parallel(config, model)
     dtype = _cache_dtype(config, model, facts)
     prefix_caching = _prefix_caching(config, model, facts)
@@ -100,7 +100,7 @@ def resolve_setup(config: Config) -> Setup:
     return Setup(
         facts=facts,
         model=model,
-        stages=_stages(config, model),
+        stages=_stages(config, model, facts),
         tensor=config.parallel.tensor,
         context=config.parallel.decode_context,
         prefill_context=config.parallel.prefill_context,
@@ -145,7 +145,7 @@ def _release(config: Config) -> tuple[Facts, tuple[Problem, ...]]:
     return planned, (problem,)
 
 
-def _model(config: Config) -> Architecture:
+def _model(config: Config, facts: Facts) -> Architecture:
     by_hand: Sequence[Any] = getattr(config.model, "layers", None) or ()
     if by_hand:
         return described_by_hand(config.model.config, by_hand)
@@ -157,7 +157,7 @@ def _model(config: Config) -> Architecture:
             "give a Hugging Face config.json, or describe the layers in [[model.layers]]",
             path=("model", "config"),
         )
-    return describe(config.model.config)
+    return describe(config.model.config, facts.release)
 
 
 def _refuse(code: str, message: str, hint: str, *path: str) -> PlanError:
@@ -248,7 +248,9 @@ def _cache_dtype(config: Config, model: Architecture, facts: Facts) -> str:
 def _prefix_caching(config: Config, model: Architecture, facts: Facts) -> bool:
     if config.cache.prefix_caching is not None:
         return config.cache.prefix_caching
-    return model.state is None or facts.mamba_prefix_caching
+    if model.state is None:
+        return True
+    return model.hybrid and facts.mamba_prefix_caching
 
 
 def _mamba_mode(config: Config, model: Architecture, facts: Facts, prefix_caching: bool) -> str:
@@ -263,7 +265,7 @@ def _length(config: Config, model: Architecture, facts: Facts) -> tuple[int, boo
     asked = config.model.max_model_len
     if asked is None or asked == -1:
         return model.text.default_length(limit), asked == -1
-    if asked > limit:
+    if limit is not None and asked > limit:
         raise _refuse(
             "range",
             f"max_model_len {asked} is more than the model's own limit of {limit}",
@@ -298,7 +300,7 @@ def _retained(config: Config, model: Architecture, drafts: int) -> int:
     return drafts - 1 if min(modules, drafts) > 1 else 0
 
 
-def _stages(config: Config, model: Architecture) -> tuple[tuple[Layer, ...], ...]:
+def _stages(config: Config, model: Architecture, facts: Facts) -> tuple[tuple[Layer, ...], ...]:
     count = model.num_layers
     shares = _shares(config, count)
     stages: list[list[Layer]] = [[] for _ in shares]
@@ -307,7 +309,7 @@ def _stages(config: Config, model: Architecture) -> tuple[tuple[Layer, ...], ...
         stages[owner[layer.index]].append(layer)
     if config.speculative is not None and config.speculative.method in _OWN_DRAFTS:
         draft = config.speculative.draft
-        stages[-1].extend(draft_layers(draft, count) if draft else model.drafts)
+        stages[-1].extend(draft_layers(draft, count, facts.release) if draft else model.drafts)
     return tuple(tuple(stage) for stage in stages)
 
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from attrs import evolve, frozen
 
 from kvengine.plan.states import Recurrence, StateKind
+from kvengine.rules.releases import Releases
 from kvengine.units import align_up
 
 __all__ = ["Attention", "Cache", "Latent", "Layer", "Spec", "SpecKind", "State", "Vector"]
@@ -26,7 +27,7 @@ class Attention:
 
     ``window`` and ``chunk`` are tokens. ``image_prefix``: image tokens see each other, in both
     directions. ``backend`` is the attention backend where the model names one; otherwise the
-    release's own choice applies. ``stays_plain``: early releases stored it in the model's dtype
+    release's own choice applies. ``plain_in``: releases that store it in the model's dtype,
     whatever the cache dtype.
     """
 
@@ -38,7 +39,7 @@ class Attention:
     sinks: bool = False
     image_prefix: bool = False
     backend: str | None = None
-    stays_plain: bool = False
+    plain_in: Releases | None = None
 
 
 @frozen(kw_only=True, cache_hash=True)
@@ -77,11 +78,17 @@ class Vector:
 
 @frozen(kw_only=True, cache_hash=True)
 class State:
-    """A recurrent state: one page per cached position, whatever the tokens in between."""
+    """A recurrent state: one page per cached position, whatever the tokens in between.
+
+    ``checkpoints_in``: releases whose kernels export a state from inside a prefill, and that
+    reserve a page for it. ``checkpoint_tokens`` is the grid of positions where they can.
+    """
 
     kind: StateKind
     recurrence: Recurrence
     backend: str
+    checkpoints_in: Releases | None = None
+    checkpoint_tokens: int = 1
 
 
 Cache = Attention | Latent | Vector | State

@@ -53,10 +53,11 @@ def _pad_to(layers: dict[str, Spec], sizes: Sequence[int]) -> dict[str, Spec]:
             "use blocks of more tokens, or leave tokens_per_block out",
             path=("cache", "tokens_per_block"),
         )
-    return {
-        name: evolve(spec, padded_bytes=min(s for s in sizes if s >= spec.page_bytes))
-        for name, spec in layers.items()
+    padded = {
+        spec: evolve(spec, padded_bytes=min(s for s in sizes if s >= spec.page_bytes))
+        for spec in set(layers.values())
     }
+    return {name: padded[spec] for name, spec in layers.items()}
 
 
 def bucket_groups(layers: Layers, facts: Facts) -> list[list[str]]:

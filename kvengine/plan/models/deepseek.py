@@ -19,7 +19,9 @@ def deepseek(name: str, text: Text, prefix: str) -> Architecture:
     sparse = text.has("index_topk")
     count = text.num_layers
     drafts = text.integer("num_nextn_predict_layers", default=0)
-    leads, follows = (Latent(width=text.latent_width, sparse=sparse, leads=x) for x in (True, False))
+    leads, follows = (
+        Latent(width=text.latent_width, sparse=sparse, leads=x) for x in (True, False)
+    )
     indexer = _indexer(text) if sparse else None
     layers = []
     for i in range(count + drafts):

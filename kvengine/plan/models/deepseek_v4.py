@@ -26,7 +26,12 @@ def deepseek_v4(name: str, text: Text, prefix: str) -> Architecture:
     ratios = text.sequence("compress_ratios") or ()
     count = text.num_layers
     drafts = text.integer("num_nextn_predict_layers", default=0)
-    caches = {int(ratio): _caches(text, int(ratio)) for ratio in {*ratios, 0}}
+    window = Vector(
+        kind="window_mla", state_bytes=_STATE_BYTES, tokens_per_block=64,
+        window=text.integer("sliding_window"), alignment=_ALIGNMENT,
+        backend="DEEPSEEK_SPARSE_SWA", format="v4",
+    )  # fmt: skip
+    caches = {int(ratio): _caches(text, window, int(ratio)) for ratio in {*ratios, 0}}
     layers = [
         _layers(
             caches[int(ratios[i]) if i < len(ratios) else 0], f"{prefix}model.layers.{i}.attn", i
@@ -47,13 +52,8 @@ def _layers(caches: _Caches, base: str, index: int) -> list[Layer]:
     return [Layer(base + suffix, index, cache, stores) for suffix, cache, stores in caches]
 
 
-def _caches(text: Text, ratio: int) -> _Caches:
+def _caches(text: Text, window: Vector, ratio: int) -> _Caches:
     """Name suffix, cache, and whether it is stored, of a layer with this compression ratio."""
-    window = Vector(
-        kind="window_mla", state_bytes=_STATE_BYTES, tokens_per_block=64,
-        window=text.integer("sliding_window"), alignment=_ALIGNMENT,
-        backend="DEEPSEEK_SPARSE_SWA", format="v4",
-    )  # fmt: skip
     main = Vector(
         kind="mla", state_bytes=_STATE_BYTES, tokens_per_state=max(ratio, 1),
         alignment=_ALIGNMENT, backend="FLASHMLA_SPARSE_DSV4", format="v4",

@@ -8,6 +8,7 @@ from kvengine.plan.models.mamba import hybrid
 from kvengine.plan.models.text import Text
 from kvengine.plan.specs import Latent, Layer, State
 from kvengine.plan.states import Delta
+from kvengine.rules.releases import Releases
 
 __all__ = ["kimi_linear", "qwen_delta"]
 
@@ -49,7 +50,13 @@ def _gated_delta(text: Text) -> State:
         conv_dtype="auto",
         state_dtype=text.get("mamba_ssm_dtype", default="auto"),
     )
-    return State(kind="gdn", recurrence=recurrence, backend="GDN_ATTN")
+    return State(
+        kind="gdn",
+        recurrence=recurrence,
+        backend="GDN_ATTN",
+        checkpoints_in=Releases(since="0.33"),
+        checkpoint_tokens=64,
+    )
 
 
 def kimi_linear(name: str, text: Text, prefix: str) -> Architecture:
@@ -61,7 +68,13 @@ def kimi_linear(name: str, text: Text, prefix: str) -> Architecture:
         kernel=int(linear.get("short_conv_kernel_size", 4)), conv_dtype="auto",
         state_dtype="float32",
     )  # fmt: skip
-    state = State(kind="kda", recurrence=recurrence, backend="KIMI_K3_KDA")
+    bounded = linear.get("gate_lower_bound") is not None
+    state = State(
+        kind="kda",
+        recurrence=recurrence,
+        backend="KIMI_K3_KDA" if linear.get("use_full_rank_gate") else "GDN_ATTN",
+        checkpoints_in=Releases(since="0.29") if bounded and size == 128 else None,
+    )
     cache = Latent(width=text.latent_width)
     recurrent = {int(i) - 1 for i in linear.get("kda_layers", ())}
     layers = [

@@ -8,7 +8,7 @@ from kvengine.plan.models.architecture import Architecture, Family
 from kvengine.plan.models.text import Text
 from kvengine.plan.specs import Attention, Layer
 
-__all__ = ["attention", "build", "dense", "named", "windowed"]
+__all__ = ["attention", "build", "dense", "every", "named", "windowed"]
 
 NAME = "model.layers.{i}.self_attn.attn"
 

@@ -9,6 +9,7 @@ from attrs import evolve
 
 from kvengine.plan.models.find import describe
 from kvengine.plan.specs import Layer
+from kvengine.rules.releases import Release
 
 __all__ = ["draft_layers"]
 
@@ -26,7 +27,7 @@ _TARGETS = {
 """Draft architecture -> the architecture whose layers it has."""
 
 
-def draft_layers(config: Mapping[str, Any], first: int) -> tuple[Layer, ...]:
+def draft_layers(config: Mapping[str, Any], first: int, release: Release) -> tuple[Layer, ...]:
     """The layers of an EAGLE-like head, numbered behind the target's ``first`` layers.
 
     ``config`` is the draft's config.json, or ``{architecture, config}``.
@@ -36,7 +37,7 @@ def draft_layers(config: Mapping[str, Any], first: int) -> tuple[Layer, ...]:
         named = config.get("architecture")
         config = {**inner, **({"architectures": [named]} if named else {})}
     names = [_TARGETS.get(name, name) for name in config.get("architectures") or ()]
-    architecture = describe({**config, "architectures": names})
+    architecture = describe({**config, "architectures": names}, release)
     return tuple(
         evolve(layer, name=_renumbered(layer, first), index=first + layer.index)
         for layer in architecture.layers

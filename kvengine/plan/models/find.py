@@ -6,9 +6,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from kvengine.errors import PlanError, show
-from kvengine.plan.models import deepseek, deepseek_v4, delta, dense, gemma, llama4, mamba, minimax
+from kvengine.plan.models import (
+    deepseek,
+    deepseek_v4,
+    delta,
+    dense,
+    gemma,
+    llama4,
+    mamba,
+    minimax,
+    others,
+)
 from kvengine.plan.models.architecture import Architecture, Family
 from kvengine.plan.models.text import Text
+from kvengine.rules.releases import NEWEST, Release, Releases
 
 __all__ = ["describe"]
 
@@ -83,7 +94,7 @@ _FAMILIES: dict[str, Family] = {
     "BloomForCausalLM": dense.named("transformer.h.{i}.self_attention.attn"),
     "ChatGLMModel": dense.named("transformer.encoder.layers.{i}.self_attention.attn"),
     "ExaoneForCausalLM": dense.named("transformer.h.{i}.attn.attention.attn"),
-    "FalconForCausalLM": dense.named("transformer.h.{i}.self_attention.attn"),
+    "FalconForCausalLM": others.falcon,
     "GPT2LMHeadModel": dense.named("transformer.h.{i}.attn.attn"),
     "GPTJForCausalLM": dense.named("transformer.h.{i}.attn.attn"),
     "GPTBigCodeForCausalLM": dense.named("transformer.h.{i}.attn.attn"),
@@ -126,11 +137,26 @@ _FAMILIES: dict[str, Family] = {
     "Qwen3_5MoeForCausalLM": delta.qwen_delta,
     "OlmoHybridForCausalLM": delta.qwen_delta,
     "KimiLinearForCausalLM": delta.kimi_linear,
+    "Lfm2ForCausalLM": others.lfm2,
+    "Lfm2MoeForCausalLM": others.lfm2,
+    "LongcatFlashForCausalLM": others.longcat,
+    "LongcatFlashNgramForCausalLM": others.longcat,
+    "Step3p5ForCausalLM": others.step3p5,
+    "BailingMoeV2_5ForCausalLM": others.bailing_linear,
+    "BailingMoeForCausalLM": dense.named("model.layers.{i}.attention.attn"),
+    "BailingMoeV2ForCausalLM": dense.named("model.layers.{i}.attention.attn"),
 }  # fmt: skip
 """Architecture, as vLLM's registry names text models, to the family that describes it."""
 
+_DATED: tuple[tuple[str, Releases, Family], ...] = (
+    # Served by the Transformers library's own modules, which have other names.
+    ("GPTNeoXForCausalLM", Releases(since="0.32"), dense.named("model.layers.{i}.attention.attn")),
+    # The window was one token short.
+    ("Cohere2ForCausalLM", Releases(until="0.29"), dense.named(window=dense.every(4, full=-1))),
+)
+"""Families that differ in some releases."""
+
 _ALIASES: dict[str, str] = {
-    "DeepseekV32ForCausalLM": "DeepseekV32ForCausalLM",
     "ChatGLMForConditionalGeneration": "ChatGLMModel",
     "RWForCausalLM": "FalconForCausalLM",
     "BaiChuanForCausalLM": "BaichuanForCausalLM",
@@ -191,7 +217,9 @@ _MODEL_TYPES: dict[str, str] = {
     "seed_oss": "SeedOssForCausalLM", "smollm3": "SmolLM3ForCausalLM",
     "solar": "SolarForCausalLM", "stablelm": "StableLmForCausalLM",
     "starcoder2": "Starcoder2ForCausalLM", "step3_text": "Step3TextForCausalLM",
-    "zamba2": "Zamba2ForCausalLM",
+    "zamba2": "Zamba2ForCausalLM", "lfm2": "Lfm2ForCausalLM", "lfm2_moe": "Lfm2MoeForCausalLM",
+    "longcat_flash": "LongcatFlashForCausalLM", "step3p5": "Step3p5ForCausalLM",
+    "bailing_hybrid": "BailingMoeV2_5ForCausalLM", "bailing_moe": "BailingMoeForCausalLM",
 }  # fmt: skip
 
 _DEFAULTS: dict[str, Mapping[str, Any]] = {
@@ -209,19 +237,23 @@ _DEFAULTS: dict[str, Mapping[str, Any]] = {
     "gpt_oss": {"head_dim": 64, "num_key_value_heads": 8, "sliding_window": 128},
     "cohere2": {"sliding_window": 4096},
     "qwen3_next": {"head_dim": 256},
+    "step3p5": {"max_seq_len": 4096},
 }  # fmt: skip
 """What a config leaves out because its class has it as a default."""
 
 
-def describe(config: Mapping[str, Any]) -> Architecture:
-    """The caches of the model of a config.json; a multimodal one's language model.
+def describe(config: Mapping[str, Any], release: Release = NEWEST) -> Architecture:
+    """The caches of the model of a config.json, as ``release`` builds it.
+
+    Of a multimodal model these are the caches of its language model.
 
     Raises PlanError, code ``choice``, for an architecture that no family describes.
     """
     inner = _language_model(config)
     prefix = "" if inner is config else "language_model."
     name = _architecture(config, inner)
-    family = _FAMILIES.get(name)
+    dated = (f for known, releases, f in _DATED if known == name and release in releases)
+    family = next(dated, _FAMILIES.get(name))
     if family is None:
         raise _unknown(config, name)
     model_type = str(inner.get("model_type", ""))

@@ -22,11 +22,7 @@ def gemma3(name: str, text: Text, prefix: str) -> Architecture:
 
 def gemma3n(name: str, text: Text, prefix: str) -> Architecture:
     """Gemma 3n: the last layers read the caches of earlier ones of their kind."""
-    inner = "model." if prefix else ""
-    template = prefix + inner + "model.language_model.layers.{i}.self_attn.attn"
-    if not prefix:
-        template = "model.language_model.layers.{i}.self_attn.attn"
-    return build(name, text, _layers(text, template))
+    return build(name, text, _layers(text, prefix + _NAME))
 
 
 def gemma4(name: str, text: Text, prefix: str) -> Architecture:

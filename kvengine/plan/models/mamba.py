@@ -9,6 +9,7 @@ from kvengine.plan.models.dense import attention
 from kvengine.plan.models.text import Text
 from kvengine.plan.specs import Attention, Layer, State
 from kvengine.plan.states import Mamba1, Mamba2
+from kvengine.rules.releases import Releases
 
 __all__ = ["falcon_h1", "granite_hybrid", "jamba", "mamba", "mamba2", "nemotron_h", "zamba2"]
 
@@ -78,7 +79,12 @@ def _mamba2(
         head_size=text.integer(size), state_size=text.integer(state),
         kernel=text.integer(kernel), conv_dtype="auto", state_dtype=dtype,
     )  # fmt: skip
-    return State(kind="mamba2", recurrence=recurrence, backend="MAMBA2_ATTN")
+    return State(
+        kind="mamba2",
+        recurrence=recurrence,
+        backend="MAMBA2_ATTN",
+        checkpoints_in=Releases(since="0.32"),
+    )
 
 
 def _mamba_fields(text: Text, width: int) -> State:
@@ -109,11 +115,11 @@ def falcon_h1(name: str, text: Text, prefix: str) -> Architecture:
     width = text.get("mamba_d_ssm") or text.integer("mamba_expand") * text.hidden_size
     state = _mamba_fields(text, int(width))
     cache = attention(text)
+    count = text.num_layers
     layers = []
-    for i in range(text.num_layers):
-        base = f"{prefix}model.layers.{i}"
-        layers.append(Layer(f"{base}.self_attn.attn", i, cache))
-        layers.append(Layer(f"{base}.mamba.mixer", i, state))
+    for i in range(count):
+        layers.append(Layer(f"{prefix}model.layers.{i}.attn", i, cache))
+        layers.append(Layer(f"{prefix}model.{count + i}.mixer", i, state))
     return hybrid(name, text, layers)
 
 
@@ -127,20 +133,21 @@ def zamba2(name: str, text: Text, prefix: str) -> Architecture:
     size = text.integer("attention_head_dim", default=text.head_size)
     cache = Attention(heads=text.kv_heads, head_size=size, head_size_v=size)
     types = text.sequence("layers_block_type") or ()
-    layers = []
-    for i in range(text.num_layers):
-        base = f"{prefix}model.layers.{i}"
-        if i < len(types) and types[i] == "hybrid":
-            layers.append(Layer(f"{base}.mamba_decoder.mamba.mixer", i, state))
-        else:
-            layers.append(Layer(f"{base}.mamba.mixer", i, state))
-    blocks = [i for i, kind in enumerate(types) if kind == "hybrid"]
+    hybrids = [i for i, kind in enumerate(types) if kind == "hybrid"]
     shared = text.integer("num_mem_blocks", default=1)
-    for position, i in enumerate(blocks):
-        base = f"{prefix}model.layers.{blocks[position % shared]}"
-        name_ = f"{base}.shared_transformer.self_attn.attn.{position}"
-        layers.append(Layer(name_, i, cache))
-    return hybrid(name, text, layers)
+    attends = [
+        Layer(f"{prefix}model.attn.{_zamba_slot(j, len(hybrids), shared)}", hybrids[j], cache)
+        for block in range(shared)
+        for j in range(len(hybrids))
+        if j % shared == block
+    ]
+    states = [Layer(f"{len(hybrids) + i}.mixer", i, state) for i in range(text.num_layers)]
+    return hybrid(name, text, [*attends, *states])
+
+
+def _zamba_slot(position: int, hybrids: int, shared: int) -> int:
+    """The number that vLLM gives the attention of the ``position``-th hybrid layer."""
+    return (position % shared) * (hybrids + shared - 1) // shared + position // shared
 
 
 def nemotron_h(name: str, text: Text, prefix: str) -> Architecture:

@@ -6,6 +6,7 @@ from kvengine.plan.models.architecture import Architecture
 from kvengine.plan.models.dense import attention, build
 from kvengine.plan.models.text import Text
 from kvengine.plan.specs import Attention, Layer, Vector
+from kvengine.rules.releases import Releases
 
 __all__ = ["mimo_v2", "minimax_m3"]
 
@@ -61,5 +62,5 @@ def _cache(text: Text, kind: str, *, window: int | None, sinks: str) -> Attentio
         window=window,
         sinks=bool(text.get(sinks, default=False)),
         backend=None if size == values else "FLASH_ATTN_DIFFKV",
-        stays_plain=True,
+        plain_in=Releases(until="0.32"),
     )

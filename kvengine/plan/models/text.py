@@ -88,6 +88,8 @@ class Text:
     @property
     def kv_heads(self) -> int:
         """Heads that keys and values have; as many as query heads unless the config says so."""
+        if self.model_type == "falcon" and not self.get("new_decoder_architecture"):
+            return 1 if self.get("multi_query", default=True) else self.heads
         return self.integer(*_KV_HEAD_KEYS, default=self.heads)
 
     @property
@@ -117,15 +119,15 @@ class Text:
             return int(window)
         return int(window) if types[index % len(types)] == "sliding_attention" else None
 
-    def max_length(self, *, scale_yarn: bool) -> int:
-        """The longest context that the config allows.
+    def max_length(self, *, scale_yarn: bool) -> int | None:
+        """The longest context that the config allows, None when it does not say.
 
         ``scale_yarn``: the release multiplies the original length by YaRN's factor (up to
         0.28) instead of trusting ``max_position_embeddings``.
         """
         given = [int(v) for key in _LENGTH_KEYS if (v := self.get(key)) is not None]
         if not given:
-            return 2048
+            return None
         length: float = int(self.get("model_max_length", default=min(given)))
         ropes = self._ropes()
         if ropes and "gemma3" not in self.model_type:
@@ -140,8 +142,10 @@ class Text:
             length *= factor
         return int(length)
 
-    def default_length(self, limit: int) -> int:
+    def default_length(self, limit: int | None) -> int:
         """The context length when the user gives none: LongRoPE stays at its original one."""
+        if limit is None:
+            return 2048
         if any(rope.get("rope_type", rope.get("type")) == "longrope" for rope in self._ropes()):
             return int(self.get("original_max_position_embeddings", default=limit))
         return limit
