@@ -21,6 +21,7 @@ COMMANDS = {
     "plan": "say what the engine will do with its KV memory",
     "schema": "print a published JSON Schema",
     "explain": "explain a problem code, an option or a connector",
+    "bench": "move chunks to host memory and back, verify and measure it",
 }
 """Command -> what it does, in the order of the help."""
 

@@ -1,38 +1,17 @@
-"""A plan as a page for people: facts and tables as values, laid out by a printer."""
+"""A plan as a page for people."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from attrs import frozen
-
+from kvengine.cli.page import Facts, Grid, Section
 from kvengine.config.engine import Config
 from kvengine.errors import PlanError
 from kvengine.plan.plan import Offload, Plan, Tier
 from kvengine.units import format_bytes
 
-__all__ = ["Facts", "Grid", "Section", "sections"]
-
-
-@frozen
-class Facts:
-    """Names with what is to be said of each."""
-
-    rows: tuple[tuple[str, str], ...]
-
-
-@frozen
-class Grid:
-    """A titled table; columns named in ``words`` are text, all others numbers."""
-
-    title: str
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    words: frozenset[str] = frozenset()
-
-
-Section = Facts | Grid
+__all__ = ["model_name", "refusal", "sections"]
 
 _KINDS = {
     "full": "full attention",
@@ -72,15 +51,17 @@ def _facts(plan: Plan, config: Config | None) -> Iterator[tuple[str, str]]:
     yield "hashed by", f"{plan.tokens_per_hash:,} tokens; scheduled by {_scheduled(plan)}"
 
 
-def _model(config: Config, plan: Plan) -> str:
-    inner = config.model.config
-    architectures = inner.get("architectures")
+def model_name(config: Config) -> str:
+    """What the model's config calls it."""
+    architectures = config.model.config.get("architectures")
     if isinstance(architectures, list) and architectures:
-        name = str(architectures[0])
-    else:
-        name = str(inner.get("model_type", "unnamed"))
+        return str(architectures[0])
+    return str(config.model.config.get("model_type", "unnamed"))
+
+
+def _model(config: Config, plan: Plan) -> str:
     layers = sum(len(group.layers) for group in plan.groups)
-    return f"{name}, {layers} layers with KV cache"
+    return f"{model_name(config)}, {layers} layers with KV cache"
 
 
 def _memory(plan: Plan, budget: int) -> str:

@@ -1,14 +1,35 @@
-"""A plan's page as text: aligned for pipes, with rich on a terminal."""
+"""Pages for people: facts and tables as values, aligned for pipes, with rich on a terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import IO
 
-from kvengine.cli.plan_view import Facts, Grid, Section
+from attrs import frozen
+
 from kvengine.cli.terminal import out, plain, wants_colour
 
-__all__ = ["print_page", "text_of"]
+__all__ = ["Facts", "Grid", "Section", "print_page", "text_of"]
+
+
+@frozen
+class Facts:
+    """Names with what is to be said of each."""
+
+    rows: tuple[tuple[str, str], ...]
+
+
+@frozen
+class Grid:
+    """A titled table; columns named in ``words`` are text, all others numbers."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    words: frozenset[str] = frozenset()
+
+
+Section = Facts | Grid
 
 
 def print_page(page: Sequence[Section], stream: IO[str]) -> None:

@@ -1,0 +1,127 @@
+"""``kvengine bench``: a small cache as planned, moved to host memory and back, and verified."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from kvengine.cli import UsageError
+from kvengine.cli.page import Facts, Grid, Section, print_page
+from kvengine.cli.plan_flags import add_flags
+from kvengine.cli.terminal import out
+from kvengine.units import format_bytes, parse_bytes
+
+if TYPE_CHECKING:
+    from kvengine.plan.plan import Plan
+    from kvengine.runtime.bench import BenchReport
+
+__all__ = ["configure", "run"]
+
+_EXAMPLES = """\
+examples:
+  kvengine bench serve.toml
+  kvengine bench serve.toml --seconds 30 --use "2 GiB" --json
+  kvengine bench transfer.json --model config.json --memory "40 GiB" --device cuda
+
+Every figure stands beside one big copy of the same bytes in the same run. Needs torch:
+pip install "kvengine[runtime]".
+"""
+
+
+def _size(text: str) -> int:
+    try:
+        return parse_bytes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of ``bench``."""
+    parser.epilog = _EXAMPLES
+    add = parser.add_argument
+    add("file", nargs="?", metavar="FILE", help="engine document or transfer config; - is stdin")
+    add("--json", action="store_true", help="print the figures as JSON")
+    add("--vllm", metavar="R", help="vLLM release; goes before the one that the file names")
+    add("--device", default="cpu", metavar="D", help="cpu (default), cuda, cuda:1, ...")
+    add("--use", type=_size, default=384 << 20, metavar="SIZE", help="memory to take (384 MiB)")
+    add("--seconds", type=float, default=10.0, metavar="S", help="how long to measure (10)")
+    add_flags(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Plan, allocate, move, verify, report; returns the exit code."""
+    from kvengine.cli.plan_view import model_name
+    from kvengine.cli.planning import Refused, plan_or_refuse
+    from kvengine.plan.make import make_plan
+
+    made = plan_or_refuse(arguments)
+    if isinstance(made, Refused):
+        made.tell(as_json=arguments.json)
+        return made.exit_code
+    other = make_plan(made.config, packing="never" if made.plan.packed else "always")
+    report = _measured(made.plan, other, arguments)
+    if arguments.json:
+        out(json.dumps(report.to_dict(), indent=2) + "\n")
+    else:
+        print_page([*_page(report, model_name(made.config))], sys.stdout)
+    return 0
+
+
+def _measured(plan: Plan, other: Plan, arguments: argparse.Namespace) -> BenchReport:
+    try:
+        from kvengine.runtime.bench import run_bench
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f'bench needs {error.name}, which is not installed: pip install "kvengine[runtime]"'
+        ) from None
+    return run_bench(
+        plan,
+        (other,),
+        device=arguments.device,
+        memory_bytes=arguments.use,
+        seconds=arguments.seconds,
+        progress=_progress if sys.stderr.isatty() else None,
+    )
+
+
+def _progress(what: str, share: float) -> None:
+    line = f"{share:4.0%} {what}" if share < 1 else ""
+    out(f"\r\x1b[K{line}", sys.stderr)
+    sys.stderr.flush()
+
+
+def _page(report: BenchReport, title: str) -> Iterator[Section]:
+    """Transfers by group and layout, then the cost of bookkeeping."""
+    yield Facts(
+        (
+            ("model", title),
+            ("device", f"{report.device}, {format_bytes(report.memory_bytes)} in all"),
+            ("verified", f"{format_bytes(report.verified_bytes)}, every byte as it was"),
+            ("usable", f"{report.usable_share:.1%} of the host budget under a shifting mix"),
+        )
+    )
+    moves = tuple(
+        (
+            str(one.group),
+            one.layout,
+            one.tier,
+            one.direction,
+            format_bytes(one.bytes),
+            f"{one.bytes / one.seconds / 1e9:.2f}",
+            "" if one.limit_bytes_per_s is None else f"{one.limit_bytes_per_s / 1e9:.2f}",
+            "" if one.ratio is None else f"{one.ratio:.2f}",
+        )
+        for one in report.transfers
+    )
+    header = ("group", "layout", "tier", "direction", "bytes", "GB/s", "one big copy", "ratio")
+    words = frozenset({"layout", "tier", "direction"})
+    yield Grid("Transfers, each beside one big copy of the same bytes", header, moves, words)
+    books = tuple(
+        (one.operation, one.policy, f"{one.chunks:,}", f"{one.seconds_per_chunk * 1e6:.2f}")
+        for one in report.bookkeeping
+    )
+    columns = ("operation", "policy", "chunks", "microseconds/chunk")
+    yield Grid("Bookkeeping", columns, books, frozenset({"operation", "policy"}))
