@@ -1,0 +1,48 @@
+"""How a chunk becomes values of a store: parts near 1 MiB, each naming what it belongs to.
+
+Every part begins with the same head: format, length and xxh3-128 checksum of the whole chunk, and
+its own number. A chunk is there only if all its parts are, with equal heads and the right bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+from xxhash import xxh3_128_digest
+
+from kvengine.units import align_up, ceil_div
+
+__all__ = ["HEAD_BYTES", "PART_BYTES", "cut", "heads", "names", "verified"]
+
+PART_BYTES = 1 << 20
+_HEAD = struct.Struct("<4sHHIQ16s")
+HEAD_BYTES = _HEAD.size
+_MAGIC = b"kvc1"
+
+
+def cut(payload: memoryview) -> list[memoryview]:
+    """Parts of about equal length, 1 MiB at most."""
+    count = ceil_div(len(payload), PART_BYTES)
+    part_bytes = align_up(ceil_div(len(payload), count), 64)
+    return [payload[start : start + part_bytes] for start in range(0, len(payload), part_bytes)]
+
+
+def names(space: bytes, key: bytes, num_parts: int) -> list[bytes]:
+    """The store's keys of a chunk's parts; in a cluster all of them lie on one node."""
+    stem = space + b"{" + key.hex().encode() + b"}:"
+    return [b"%b%d" % (stem, number) for number in range(num_parts)]
+
+
+def heads(payload: memoryview, num_parts: int) -> list[bytes]:
+    """What goes before each part."""
+    checksum = xxh3_128_digest(payload)
+    return [
+        _HEAD.pack(_MAGIC, number, num_parts, 0, len(payload), checksum)
+        for number in range(num_parts)
+    ]
+
+
+def verified(payload: memoryview, found: Sequence[bytes | bytearray | memoryview]) -> bool:
+    """Whether a chunk is what was stored, by the heads found with its parts."""
+    return [bytes(head) for head in found] == heads(payload, len(found))
