@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import lcm
+from typing import Literal
 
 from attrs import evolve, frozen
 
@@ -17,6 +19,9 @@ __all__ = ["Resolved", "resolve"]
 
 _SPARSE_BYTES = {"fp8_ds_mla": 656, "nvfp4_ds_mla": 352}
 """A token of a sparse latent cache, packed: parts without and with position, and scales."""
+
+_WIDE_FP8_BLOCK = 64
+"""Tokens per block that FlashAttention 4 wants for fp8 heads of 512."""
 
 
 @frozen(kw_only=True)
@@ -147,7 +152,7 @@ def _chunked(cache: Cache) -> bool:
     return isinstance(cache, Attention) and cache.chunk is not None
 
 
-def _family(cache: Attention | Latent) -> str:
+def _family(cache: Attention | Latent) -> Literal["dense", "mla", "sparse"]:
     if isinstance(cache, Attention):
         return "dense"
     return "sparse" if cache.sparse else "mla"
@@ -170,13 +175,13 @@ def _no_backend(wanted: Wanted, reasons: str, setup: Setup) -> PlanError:
     )
 
 
-def _layouts(backends: object) -> tuple[str, ...] | None:
+def _layouts(backends: Iterable[Backend]) -> tuple[str, ...] | None:
     """The layouts that every backend reads, None for any."""
-    sets = [b.layouts for b in backends if b.layouts is not None]  # type: ignore[attr-defined]
+    sets = [backend.layouts for backend in backends if backend.layouts is not None]
     if not sets:
         return None
     if all(found == sets[0] for found in sets):
-        return tuple(sets[0])
+        return sets[0]
     return tuple(name for name in sets[0] if all(name in found for found in sets))
 
 
@@ -221,7 +226,7 @@ def _preferred(setup: Setup, backends: tuple[Backend, ...]) -> int:
 def _preferred_of(backend: Backend, setup: Setup) -> int:
     wide = setup.facts.flash_attention_4 and setup.model.head_size == 512
     if wide and backend.name.endswith("FLASH_ATTN") and is_quantized(setup.cache_dtype):
-        return 64
+        return _WIDE_FP8_BLOCK
     return backend.preferred_block
 
 
@@ -312,26 +317,25 @@ def _spec(layer: Layer, kinds: _Kinds, blocks: _Blocks) -> Spec:
         case Vector():
             spec = _vector_spec(cache, setup, blocks)
     if setup.facts.named_layouts:
-        return evolve(spec, **_stride(cache, backend, spec, dtype, setup))
+        return _with_stride(spec, cache, backend, dtype, setup)
     return evolve(spec, pads=backend.pads)
 
 
-def _stride(
-    cache: Cache, backend: Backend, spec: Spec, dtype: str, setup: Setup
-) -> dict[str, int | None]:
-    if backend.name in ("FLASHMLA_SPARSE", "FLASH_ATTN_MLA_SPARSE"):
-        if setup.facts.row_aligned_sparse and not is_quantized(dtype):
-            return {"stride_bytes": spec.state_bytes}
-        return {"stride_tokens": 64} if setup.facts.fixed_sizes_align else {}
-    if not setup.facts.fixed_sizes_align:
-        return {}
-    exact = backend.exact and not (isinstance(cache, Vector) and cache.kind == "window_mla")
-    if exact:
-        return {"stride_tokens": max(backend.blocks)}
-    wide = isinstance(cache, Attention) and cache.head_size == 512
-    if wide and setup.facts.flash_attention_4 and dtype in ("fp8", "fp8_e4m3"):
-        return {"stride_tokens": 64} if backend.name.endswith("FLASH_ATTN") else {}
-    return {}
+def _with_stride(spec: Spec, cache: Cache, backend: Backend, dtype: str, setup: Setup) -> Spec:
+    """The spec with the distance that kernels need between blocks, when they read several."""
+    facts = setup.facts
+    if backend.family == "sparse" and facts.row_aligned_sparse:
+        if is_quantized(dtype):
+            return evolve(spec, stride_tokens=max(backend.blocks))
+        return evolve(spec, stride_bytes=spec.state_bytes)
+    if not facts.fixed_sizes_align or spec.kind == "window_mla":
+        return spec
+    if backend.exact:
+        return evolve(spec, stride_tokens=max(backend.blocks))
+    wide = isinstance(cache, Attention) and cache.head_size == 512 and facts.flash_attention_4
+    if wide and is_quantized(dtype) and backend.name.endswith("FLASH_ATTN"):
+        return evolve(spec, stride_tokens=_WIDE_FP8_BLOCK)
+    return spec
 
 
 def _attention_spec(

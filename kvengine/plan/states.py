@@ -26,32 +26,37 @@ StateKind = Literal["mamba1", "mamba2", "gdn", "kda", "linear", "short_conv"]
 class Recurrence:
     """A convolution state and a recurrent state, split over tensor-parallel ranks.
 
-    ``drafts`` are the tokens drafted per step, for each of which the convolution keeps a row more.
+    A dtype ``auto`` is the engine's: the convolution takes the mamba cache dtype, or the
+    model's; the recurrent state takes that of the convolution.
     """
 
-    conv_dtype: str
-    state_dtype: str
+    conv_dtype: str = "auto"
+    state_dtype: str = "auto"
 
     def divides_over(self, tensor: int) -> bool:
         """Whether so many tensor-parallel ranks can share the state."""
-        return True
-
-    def conv_elements(self, tensor: int, drafts: int) -> int:
-        """Elements of the convolution state on one rank."""
-        raise NotImplementedError
-
-    def state_elements(self, tensor: int) -> int:
-        """Elements of the recurrent state on one rank."""
-        raise NotImplementedError
+        return all(count % tensor == 0 for count in self._divided())
 
     def bytes_in(self, model_dtype: str, cache_dtype: str, tensor: int, drafts: int) -> int:
-        """Bytes of one state on one rank; ``auto`` is the cache dtype, and that the model's."""
+        """Bytes of one state on one rank; ``drafts`` are the tokens drafted per step."""
         default = model_dtype if cache_dtype == "auto" else cache_dtype
         conv = default if self.conv_dtype == "auto" else self.conv_dtype
         state = conv if self.state_dtype == "auto" else self.state_dtype
-        return self.conv_elements(tensor, drafts) * element_bytes(conv) + self.state_elements(
+        return self._conv(tensor, drafts) * element_bytes(conv) + self._state(
             tensor
         ) * element_bytes(state)
+
+    def _divided(self) -> tuple[int, ...]:
+        """What the ranks divide among them."""
+        return ()
+
+    def _conv(self, tensor: int, drafts: int) -> int:
+        """Elements of the convolution state, a row more for every drafted token."""
+        return 0
+
+    def _state(self, tensor: int) -> int:
+        """Elements of the recurrent state."""
+        return 0
 
 
 @frozen(kw_only=True)
@@ -62,19 +67,19 @@ class Mamba1(Recurrence):
     state_size: int
     kernel: int
 
-    def divides_over(self, tensor: int) -> bool:
-        return self.width % tensor == 0
+    def _divided(self) -> tuple[int, ...]:
+        return (self.width,)
 
-    def conv_elements(self, tensor: int, drafts: int) -> int:
+    def _conv(self, tensor: int, drafts: int) -> int:
         return self.width // tensor * (self.kernel - 1)
 
-    def state_elements(self, tensor: int) -> int:
+    def _state(self, tensor: int) -> int:
         return self.width // tensor * self.state_size
 
 
 @frozen(kw_only=True)
 class Mamba2(Recurrence):
-    """Mamba-2: groups that do not divide over the ranks are repeated on each."""
+    """Mamba-2: a single group that does not divide over the ranks is repeated on each."""
 
     width: int
     groups: int
@@ -83,15 +88,15 @@ class Mamba2(Recurrence):
     state_size: int
     kernel: int
 
-    def divides_over(self, tensor: int) -> bool:
-        return self.heads % tensor == 0 and (self.groups % tensor == 0 or self.groups == 1)
+    def _divided(self) -> tuple[int, ...]:
+        return (self.heads,) if self.groups == 1 else (self.heads, self.groups)
 
-    def conv_elements(self, tensor: int, drafts: int) -> int:
+    def _conv(self, tensor: int, drafts: int) -> int:
         groups = self.groups if self.groups % tensor == 0 else tensor
         channels = self.width + 2 * groups * self.state_size
         return channels // tensor * (self.kernel - 1 + drafts)
 
-    def state_elements(self, tensor: int) -> int:
+    def _state(self, tensor: int) -> int:
         return self.heads // tensor * self.head_size * self.state_size
 
 
@@ -105,14 +110,14 @@ class Delta(Recurrence):
     value_size: int
     kernel: int
 
-    def divides_over(self, tensor: int) -> bool:
-        return self.value_heads % tensor == 0 and self.key_heads % tensor == 0
+    def _divided(self) -> tuple[int, ...]:
+        return (self.key_heads, self.value_heads)
 
-    def conv_elements(self, tensor: int, drafts: int) -> int:
+    def _conv(self, tensor: int, drafts: int) -> int:
         channels = 2 * self.key_heads * self.key_size + self.value_heads * self.value_size
         return channels // tensor * (self.kernel - 1 + drafts)
 
-    def state_elements(self, tensor: int) -> int:
+    def _state(self, tensor: int) -> int:
         return self.value_heads // tensor * self.value_size * self.key_size
 
 
@@ -123,10 +128,10 @@ class LinearState(Recurrence):
     heads: int
     head_size: int
 
-    def conv_elements(self, tensor: int, drafts: int) -> int:
-        return 0
+    def _divided(self) -> tuple[int, ...]:
+        return (self.heads,)
 
-    def state_elements(self, tensor: int) -> int:
+    def _state(self, tensor: int) -> int:
         return self.heads // tensor * self.head_size**2
 
 
@@ -137,11 +142,11 @@ class ShortConv(Recurrence):
     width: int
     kernel: int
 
-    def conv_elements(self, tensor: int, drafts: int) -> int:
-        return self.width // tensor * (self.kernel - 1 + drafts)
+    def _divided(self) -> tuple[int, ...]:
+        return (self.width,)
 
-    def state_elements(self, tensor: int) -> int:
-        return 0
+    def _conv(self, tensor: int, drafts: int) -> int:
+        return self.width // tensor * (self.kernel - 1)
 
 
 @frozen(kw_only=True)
@@ -149,8 +154,7 @@ class Fixed(Recurrence):
     """A state of so many bytes on every rank, described by hand."""
 
     num_bytes: int
-    conv_dtype: str = "auto"
-    state_dtype: str = "auto"
 
     def bytes_in(self, model_dtype: str, cache_dtype: str, tensor: int, drafts: int) -> int:
+        """The bytes as described, whatever the dtypes and the parallelism."""
         return self.num_bytes

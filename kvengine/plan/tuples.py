@@ -37,11 +37,12 @@ def tuple_groups(layers: Layers, *, padded: bool) -> list[dict[str, Spec]]:
         windows = {key: _pad_to(found, sizes) for key, found in windows.items()}
     counts = [_repeats(_by_size(found)) for found in (latent, *windows.values())]
     length = _best_length(counts, least=counts[0])
-    groups = [latent]
-    for found in windows.values():
-        for names in _split(_by_size(found), length):
-            groups.append({name: found[name] for name in names})
-    return groups
+    split = (
+        {name: found[name] for name in names}
+        for found in windows.values()
+        for names in _split(_by_size(found), length)
+    )
+    return [latent, *split]
 
 
 def _pad_to(layers: dict[str, Spec], sizes: Sequence[int]) -> dict[str, Spec]:

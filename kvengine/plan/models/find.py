@@ -269,7 +269,7 @@ def _language_model(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _architecture(config: Mapping[str, Any], inner: Mapping[str, Any]) -> str:
-    names = [*(config.get("architectures") or ()), *(inner.get("architectures") or ())]
+    names: list[str] = [*(config.get("architectures") or ()), *(inner.get("architectures") or ())]
     for given in names:
         name = _ALIASES.get(given, given)
         if name in _FAMILIES:

@@ -62,9 +62,9 @@ def _cache(run: HandLayers) -> Cache:
         case LatentLayers():
             return Latent(width=run.width)
         case StateLayers():
-            return State(
-                kind="mamba2", recurrence=Fixed(num_bytes=run.state_bytes), backend="MAMBA2_ATTN"
-            )
+            recurrence = Fixed(num_bytes=run.state_bytes)
+            return State(kind="mamba2", recurrence=recurrence, backend="MAMBA2_ATTN")
+    raise AssertionError(run.kind)
 
 
 def _attention(
