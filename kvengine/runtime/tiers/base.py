@@ -8,6 +8,7 @@ caller may reuse one only when its batch is ``released`` (cases R01, R10, R21).
 from __future__ import annotations
 
 import enum
+import logging
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -18,6 +19,8 @@ from attrs import field, frozen
 from kvengine.errors import KVEngineError
 
 __all__ = ["Batch", "Item", "Outcome", "Tier", "TierError", "TierStats"]
+
+_log = logging.getLogger(__name__)
 
 Item = tuple[bytes, memoryview]
 """A chunk on the move: its key, and the host bytes (contiguous, exactly the group's payload)."""
@@ -119,7 +122,7 @@ class Batch:
             if self._open:
                 self._when_done.append(call)
                 return
-        call(self)
+        self._run([call])
 
     def when_released(self, call: Callable[[Batch], None]) -> None:
         """Call ``call(batch)`` once when the buffers are free for reuse (after ``when_done``)."""
@@ -127,7 +130,7 @@ class Batch:
             if self._open or self._holders:
                 self._when_released.append(call)
                 return
-        call(self)
+        self._run([call])
 
     # What follows is for tiers.
 
@@ -186,7 +189,10 @@ class Batch:
 
     def _run(self, calls: list[Callable[[Batch], None]]) -> None:
         for call in calls:
-            call(self)
+            try:
+                call(self)
+            except Exception:
+                _log.exception("a callback of a batch failed")
 
 
 @frozen(kw_only=True)
@@ -199,6 +205,8 @@ class TierStats:
 
     name: str
     in_service: bool = True
+    outages: int = 0
+    """How often the tier was taken out of service."""
     capacity_bytes: int | None = None
     used_bytes: int | None = None
     resident_bytes: int | None = None

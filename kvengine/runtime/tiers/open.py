@@ -1,0 +1,79 @@
+"""From ``secondary_tiers`` of a transfer config to tiers that are open, each under guard."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attrs import fields
+
+from kvengine.runtime.tiers.base import Tier, TierError
+from kvengine.runtime.tiers.disk.options import DiskOptions
+from kvengine.runtime.tiers.health import Guarded
+from kvengine.runtime.tiers.identity import Identity
+from kvengine.units import parse_bytes
+
+__all__ = ["TIER_TYPES", "open_tier", "open_tiers"]
+
+TIER_TYPES = ("fs", "valkey")
+_FOR_VLLM = ("type", "enable_kv_events", "locality", "backpressure")
+"""Keys that vLLM knows for every tier and that mean nothing to a tier of ours."""
+
+
+def open_tiers(configs: Sequence[Mapping[str, Any]], identity: Identity) -> list[Tier]:
+    """The tiers in the order of the config, nearest first.
+
+    Raises TierError, with no tier left open, when one is configured wrongly or cannot be used.
+    """
+    tiers: list[Tier] = []
+    try:
+        for index, config in enumerate(configs):
+            name = str(config.get("type"))
+            twice = any(other.get("type") == name for other in configs[:index])
+            tiers.append(open_tier(config, identity, name=f"{name}-{index}" if twice else name))
+    except TierError:
+        for tier in tiers:
+            tier.close()
+        raise
+    return tiers
+
+
+def open_tier(config: Mapping[str, Any], identity: Identity, *, name: str | None = None) -> Tier:
+    """One tier, guarded; sizes may be written ``"40 GiB"``. Raises TierError."""
+    kind = config.get("type")
+    if kind == "fs":
+        from kvengine.runtime.tiers.disk.tier import DiskTier
+
+        options = _options(DiskOptions, config)
+        return Guarded(DiskTier(options, identity, name=name or kind))
+    if kind == "valkey":
+        try:
+            from kvengine.runtime.tiers.valkey.options import ValkeyOptions
+            from kvengine.runtime.tiers.valkey.tier import ValkeyTier
+        except ImportError as error:
+            raise TierError("a valkey tier needs: pip install 'kvengine[valkey]'") from error
+        return Guarded(ValkeyTier(_options(ValkeyOptions, config), identity, name=name or kind))
+    raise TierError(f"a tier's type must be one of {', '.join(TIER_TYPES)}, not {kind!r}")
+
+
+def _options(cls: type[Any], config: Mapping[str, Any]) -> Any:
+    known = [field.name for field in fields(cls)]
+    given = {key: value for key, value in config.items() if key not in _FOR_VLLM}
+    for key in given:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise TierError(f"a tier of type {config['type']!r} has no key {key!r}{hint}")
+    try:
+        for key, value in given.items():
+            if key.endswith("_bytes") and isinstance(value, str):
+                given[key] = parse_bytes(value)
+        return cls(**given)
+    except (TypeError, ValueError) as error:
+        raise TierError(f"a tier of type {config['type']!r}: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """What attrs says of a value, without the objects that it appends."""
+    return str(error.args[0]) if error.args else str(error)
