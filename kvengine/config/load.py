@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path as FilePath
 from typing import Any, Literal
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from kvengine.config.engine import Config
 from kvengine.config.transfer import KVTransferConfig
@@ -31,17 +31,28 @@ _STILL_PLANS = {"exclusive", "range", "requires", "conflict", "coerced", "known-
 
 @frozen
 class Checked:
-    """A document after all checks. ``config`` is None when the problems forbid building one.
+    """A document after all checks.
 
-    ``data`` is the document in today's spelling, ``release`` the vLLM release it was judged for.
+    ``data`` is the document in today's spelling, ``release`` the vLLM release it was judged for,
+    ``whole`` the engine document with its files read in, unless the problems forbid a config.
     """
 
     document: Document
     data: Any
     release: Release
     problems: tuple[Problem, ...]
-    config: Config | None = None
     migration: Migration | None = None
+    whole: Mapping[str, Any] | None = field(default=None, repr=False)
+    mode: Mode = "strict"
+
+    @cached_property
+    def config(self) -> Config | None:
+        """The config, built when first asked for; None when the problems forbid it."""
+        if self.whole is None:
+            return None
+        from kvengine.config.build import build
+
+        return evolve(build(self.whole, self.mode), vllm=str(self.release))
 
     @property
     def errors(self) -> tuple[Problem, ...]:
@@ -170,20 +181,17 @@ def _finish(
     migration: Migration,
 ) -> Checked:
     base: Path = () if kind == "bare" else ("kv_transfer",)
-    config = None
+    whole: Mapping[str, Any] | None = None
+    mode: Mode = "release" if kind == "bare" else "strict"
     errors = [problem for problem in problems if problem.severity == "error"]
     if all(error.code in _STILL_PLANS and error.path[: len(base)] == base for error in errors):
-        whole = {"schema": CURRENT, "kv_transfer": data} if kind == "bare" else data
-        mode: Mode = "release" if kind == "bare" else "strict"
-        whole, file_problems = _with_files(whole, document.name)
+        read_in = {"schema": CURRENT, "kv_transfer": data} if kind == "bare" else data
+        read_in, file_problems = _with_files(read_in, document.name)
         problems = [*problems, *file_problems]
-        if not file_problems:
-            from kvengine.config.build import build
-
-            config = evolve(build(whole, mode), vllm=str(wanted))
+        whole = None if file_problems else read_in
     placed = [_placed(problem, document, base) for problem in (*document.notes, *problems)]
     placed.sort(key=lambda problem: problem.place.start if problem.place else 0)
-    return Checked(document, data, wanted, tuple(placed), config, migration)
+    return Checked(document, data, wanted, tuple(placed), migration, whole, mode)
 
 
 def _with_files(data: Any, name: str) -> tuple[Any, list[Problem]]:
