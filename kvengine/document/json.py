@@ -106,7 +106,7 @@ class _Scanner:
             if self.body[colon : colon + 1] != ":":
                 raise Fault("syntax", f"has no ':' behind the key {show(key)}", colon)
             child = self.value(self.skip(colon + 1))
-            node.entries.append(Entry(key, at, key_end, child))
+            node.add(Entry(key, at, key_end, child))
             at = self.skip(child.end)
         node.end = at + 1
         return node
@@ -117,7 +117,7 @@ class _Scanner:
         while self.body[at : at + 1] != "]":
             at = self._comma(node, at, "]")
             child = self.value(at)
-            node.entries.append(Entry(len(node.entries), child.start, child.end, child))
+            node.add(Entry(len(node.entries), child.start, child.end, child))
             at = self.skip(child.end)
         node.end = at + 1
         return node

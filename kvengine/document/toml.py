@@ -191,7 +191,7 @@ def _array(body: str, start: int) -> Node:
     at = _skip(body, start + 1)
     while body[at : at + 1] != "]":
         child = _value(body, at)
-        node.entries.append(Entry(len(node.entries), child.start, child.end, child))
+        node.add(Entry(len(node.entries), child.start, child.end, child))
         at = _skip(body, child.end)
         if body[at : at + 1] == ",":
             at = _skip(body, at + 1)
@@ -231,7 +231,7 @@ def _insert(table: Node, keys: tuple[Key, ...], child: Node) -> None:
     last = keys[-1]
     if table.entry(last.name) is not None:
         raise _twice(last)
-    table.entries.append(Entry(last.name, last.start, last.end, child))
+    table.add(Entry(last.name, last.start, last.end, child))
 
 
 def _descend(table: Node, key: Key) -> Node:
@@ -239,7 +239,7 @@ def _descend(table: Node, key: Key) -> Node:
     entry = table.entry(key.name)
     if entry is None:
         made = Node("map", -1, -1, "tables")
-        table.entries.append(Entry(key.name, key.start, key.end, made))
+        table.add(Entry(key.name, key.start, key.end, made))
         return made
     if entry.node.style != "tables":
         raise _twice(key)
@@ -257,11 +257,11 @@ def _open(root: Node, header: Statement) -> Node:
         if entry is None:
             items = Node("list", header.start, header.end, "tables")
             entry = Entry(last.name, last.start, last.end, items)
-            table.entries.append(entry)
+            table.add(entry)
         elif entry.node.kind != "list" or entry.node.style != "tables":
             raise _twice(last)
         made = Node("map", header.start, header.end, "tables")
-        entry.node.entries.append(Entry(len(entry.node.entries), last.start, last.end, made))
+        entry.node.add(Entry(len(entry.node.entries), last.start, last.end, made))
         return made
     made = _descend(table, last)
     entry = table.entry(last.name)

@@ -28,20 +28,21 @@ class Node:
     style: str
     entries: list[Entry] = Factory(list)
     content: int = -1
+    named: dict[str | int, Entry] = Factory(dict)
 
     @property
     def content_start(self) -> int:
         """Where the value itself starts, behind YAML's anchor and tag."""
         return self.start if self.content < 0 else self.content
 
+    def add(self, entry: Entry) -> None:
+        """Hold one entry more."""
+        self.entries.append(entry)
+        self.named[entry.key] = entry
+
     def entry(self, key: str | int) -> Entry | None:
         """The entry at ``key``, or None."""
-        if self.kind == "list":
-            inside = isinstance(key, int) and 0 <= key < len(self.entries)
-            return self.entries[int(key)] if inside else None
-        if isinstance(key, str) and self.kind == "map":
-            return next((entry for entry in self.entries if entry.key == key), None)
-        return None
+        return self.named.get(key)
 
 
 @define(eq=False)

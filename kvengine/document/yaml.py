@@ -180,9 +180,7 @@ class _Stream:
                     frame.value[key] = item
                     source = node.entry(key)
                     assert source is not None
-                    frame.node.entries.append(
-                        Entry(key, source.start, source.end, source.node, "merge")
-                    )
+                    frame.node.add(Entry(key, source.start, source.end, source.node, "merge"))
         self._close(event)
 
     def _alias(self, event: Any) -> None:
@@ -275,7 +273,7 @@ class _Stream:
         frame.height = max(frame.height, done.height + 1)
         frame.end = max(frame.end, end)
         if frame.node.kind == "list":
-            frame.node.entries.append(Entry(len(frame.value), start, end, done.node, shared, end))
+            frame.node.add(Entry(len(frame.value), start, end, done.node, shared, end))
             frame.value.append(done.value)
             return
         if frame.key is None:
@@ -289,7 +287,7 @@ class _Stream:
         if key_end < 0:
             self._merge(frame, done, start, end)
             return
-        frame.node.entries.append(Entry(key, key_start, key_end, done.node, shared, end))
+        frame.node.add(Entry(key, key_start, key_end, done.node, shared, end))
         frame.value[key] = done.value
 
     def _merge(self, frame: _Frame, done: _Done, start: int, end: int) -> None:
