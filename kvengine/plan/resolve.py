@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from math import lcm
 from typing import Literal
 
 from attrs import evolve, frozen
 
 from kvengine.errors import PlanError
-from kvengine.plan.backends import BACKENDS, Backend, Wanted, choose, smallest_block
+from kvengine.plan.backends import BACKENDS, Backend, Wanted, choose
+from kvengine.plan.blocks import (
+    WIDE_FP8_BLOCK,
+    Blocks,
+    exports_checkpoints,
+    recurrence_bytes,
+    resolve_blocks,
+    unquantized_layers,
+)
 from kvengine.plan.dtypes import content_bytes, element_bytes, is_quantized
 from kvengine.plan.setup import Setup
 from kvengine.plan.specs import Attention, Cache, Latent, Layer, Spec, State, Vector
-from kvengine.units import ceil_div
 
 __all__ = ["Resolved", "resolve"]
 
 _SPARSE_BYTES = {"fp8_ds_mla": 656, "nvfp4_ds_mla": 352}
 """A token of a sparse latent cache, packed: parts without and with position, and scales."""
-
-_WIDE_FP8_BLOCK = 64
-"""Tokens per block that FlashAttention 4 wants for fp8 heads of 512."""
 
 
 @frozen(kw_only=True)
@@ -40,20 +43,12 @@ class Resolved:
         return {name: spec for stage in self.stages for name, spec in stage.items()}
 
 
-@frozen(kw_only=True)
-class _Blocks:
-    tokens: int
-    state_tokens: int
-    state_padded: int | None
-    shared_page: int | None
-
-
 class _Kinds:
     """Every distinct cache of a model with the backend and storage that it gets."""
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
-        self._plain_layers = _unquantized(setup)
+        self._plain_layers = unquantized_layers(setup)
         self._chosen: dict[tuple[Cache, str], Backend | None] = {}
 
     def storage(self, layer: Layer) -> str:
@@ -87,7 +82,7 @@ def resolve(setup: Setup) -> Resolved:
     dtype = setup.cache_dtype
     if "FLASHMLA_SPARSE" in attending and is_quantized(dtype):
         dtype = "fp8_ds_mla"
-    blocks = _blocks(setup, tuple(attending.values()))
+    blocks = resolve_blocks(setup, tuple(attending.values()))
     return Resolved(
         stages=tuple(_specs(stage, kinds, blocks) for stage in setup.stages),
         tokens_per_block=blocks.tokens,
@@ -95,15 +90,6 @@ def resolve(setup: Setup) -> Resolved:
         layouts=_layouts(attending.values()),
         cache_dtype=dtype,
     )
-
-
-def _unquantized(setup: Setup) -> frozenset[int]:
-    """Layers that TurboQuant leaves alone: the first and last two, unless the model is a hybrid."""
-    if not setup.cache_dtype.startswith("turboquant_") or setup.model.hybrid:
-        return frozenset()
-    count = setup.model.num_layers
-    edge = min(2, count // 2)
-    return frozenset([*range(edge), *range(count - edge, count)])
 
 
 def _backend(cache: Cache, dtype: str, setup: Setup) -> Backend | None:
@@ -185,110 +171,7 @@ def _layouts(backends: Iterable[Backend]) -> tuple[str, ...] | None:
     return tuple(name for name in sets[0] if all(name in found for found in sets))
 
 
-def _blocks(setup: Setup, backends: tuple[Backend, ...]) -> _Blocks:
-    asked = setup.asked_block
-    tokens = asked or 16
-    if backends and asked is None:
-        tokens = _preferred(setup, backends)
-    state_tokens, padded, shared = _state_tokens(setup, tokens), None, None
-    if setup.model.hybrid and backends and setup.model.state is not None:
-        tokens, padded = _aligned(setup, backends, tokens)
-        if setup.mamba_mode in ("align", "all"):
-            state_tokens = tokens
-    elif backends and _unquantized(setup):
-        tokens, shared = _raised(setup, backends[0], tokens)
-    return _Blocks(
-        tokens=tokens, state_tokens=state_tokens, state_padded=padded, shared_page=shared
-    )
-
-
-def _state_tokens(setup: Setup, tokens: int) -> int:
-    if setup.mamba_mode == "none":
-        return setup.mamba_block or setup.max_model_len
-    return setup.mamba_block or tokens
-
-
-def _preferred(setup: Setup, backends: tuple[Backend, ...]) -> int:
-    if not setup.facts.block_of_all_backends or len(backends) == 1:
-        return _preferred_of(backends[0], setup)
-    common = smallest_block(backends)
-    if common is None:
-        raise PlanError(
-            "setup",
-            "geometry",
-            "the attention backends share no block size",
-            ", ".join(backend.name for backend in backends),
-            path=("cache", "tokens_per_block"),
-        )
-    return common
-
-
-def _preferred_of(backend: Backend, setup: Setup) -> int:
-    wide = setup.facts.flash_attention_4 and setup.model.head_size == 512
-    if wide and backend.name.endswith("FLASH_ATTN") and is_quantized(setup.cache_dtype):
-        return _WIDE_FP8_BLOCK
-    return backend.preferred_block
-
-
-def _token_bytes(setup: Setup) -> int:
-    """Bytes of one token in one attention layer, by the model-wide head count and size."""
-    model = setup.model
-    if model.latent:
-        return model.head_size * element_bytes(setup.storage)
-    heads = max(1, model.kv_heads // setup.tensor)
-    return heads * content_bytes(model.head_size, model.head_size, setup.storage)
-
-
-def _aligned(setup: Setup, backends: tuple[Backend, ...], tokens: int) -> tuple[int, int | None]:
-    """The block size at which an attention page holds a recurrent state, and that page."""
-    state = setup.model.state
-    assert state is not None
-    needed = _recurrence_bytes(state, setup)
-    per_token = _token_bytes(setup)
-    if needed == 0:
-        return tokens, None
-    unit = max(min(backends[0].blocks), tokens)
-    if setup.model.latent:
-        unit = max(unit, 128)
-    if setup.mamba_mode == "align" and _exports(state, setup) and setup.facts.aligns_checkpoints:
-        unit = lcm(unit, state.checkpoint_tokens)
-    if setup.mamba_mode == "all":
-        chunk = lcm(setup.mamba_block or _chunk_size(setup), unit)
-        block = chunk * ceil_div(ceil_div(needed, per_token), chunk)
-    else:
-        block = unit * ceil_div(needed, unit * per_token)
-    if setup.facts.block_of_all_backends:
-        every = lcm(*(min(backend.blocks) for backend in backends))
-        block = every * ceil_div(block, every)
-    block = max(tokens, block)
-    page = block * per_token
-    return block, page if page > needed else None
-
-
-def _chunk_size(setup: Setup) -> int:
-    return setup.model.text.integer("mamba_chunk_size", "chunk_size", default=2048)
-
-
-def _raised(setup: Setup, backend: Backend, tokens: int) -> tuple[int, int | None]:
-    """The block size at which a quantised page holds one that is left unquantised.
-
-    The release measures both by the first layer's backend, which stores plain numbers.
-    """
-    heads = max(1, setup.model.kv_heads // setup.tensor)
-    size = setup.model.head_size
-    plain = heads * content_bytes(size, size, setup.model_dtype)
-    packed = heads * 2 * size
-    if backend.name == "TURBOQUANT":
-        packed = heads * content_bytes(size, size, setup.storage)
-    if plain == packed:
-        return tokens, None
-    smallest = min(backend.blocks)
-    unit = max(smallest, tokens)
-    block = max(tokens, unit * ceil_div(plain * smallest, unit * packed))
-    return block, block * packed
-
-
-def _specs(stage: tuple[Layer, ...], kinds: _Kinds, blocks: _Blocks) -> dict[str, Spec]:
+def _specs(stage: tuple[Layer, ...], kinds: _Kinds, blocks: Blocks) -> dict[str, Spec]:
     made: dict[tuple[Cache, str], Spec] = {}
     specs = {}
     for layer in stage:
@@ -301,7 +184,7 @@ def _specs(stage: tuple[Layer, ...], kinds: _Kinds, blocks: _Blocks) -> dict[str
     return specs
 
 
-def _spec(layer: Layer, kinds: _Kinds, blocks: _Blocks) -> Spec:
+def _spec(layer: Layer, kinds: _Kinds, blocks: Blocks) -> Spec:
     setup = kinds.setup
     cache, backend = layer.cache, kinds.backend(layer)
     if isinstance(cache, State):
@@ -334,12 +217,12 @@ def _with_stride(spec: Spec, cache: Cache, backend: Backend, dtype: str, setup: 
         return evolve(spec, stride_tokens=max(backend.blocks))
     wide = isinstance(cache, Attention) and cache.head_size == 512 and facts.flash_attention_4
     if wide and is_quantized(dtype) and backend.name.endswith("FLASH_ATTN"):
-        return evolve(spec, stride_tokens=_WIDE_FP8_BLOCK)
+        return evolve(spec, stride_tokens=WIDE_FP8_BLOCK)
     return spec
 
 
 def _attention_spec(
-    cache: Attention, backend: Backend, storage: str, setup: Setup, blocks: _Blocks
+    cache: Attention, backend: Backend, storage: str, setup: Setup, blocks: Blocks
 ) -> Spec:
     heads = max(1, cache.heads // setup.tensor)
     values = cache.head_size if cache.chunk else cache.head_size_v
@@ -364,7 +247,7 @@ def _attention_spec(
     )
 
 
-def _window_block(spec: Spec, backend: Backend, setup: Setup, blocks: _Blocks) -> int:
+def _window_block(spec: Spec, backend: Backend, setup: Setup, blocks: Blocks) -> int:
     if setup.facts.window_block == "engine":
         return blocks.tokens
     if setup.facts.window_block == "kernel" and blocks.shared_page is None:
@@ -377,7 +260,7 @@ def _window_block(spec: Spec, backend: Backend, setup: Setup, blocks: _Blocks) -
 
 
 def _latent_spec(
-    cache: Latent, backend: Backend, storage: str, setup: Setup, blocks: _Blocks
+    cache: Latent, backend: Backend, storage: str, setup: Setup, blocks: Blocks
 ) -> Spec:
     if backend.family == "sparse" and is_quantized(storage):
         storage = "nvfp4_ds_mla" if storage == "nvfp4_ds_mla" else "fp8_ds_mla"
@@ -393,7 +276,7 @@ def _latent_spec(
     )
 
 
-def _vector_spec(cache: Vector, setup: Setup, blocks: _Blocks) -> Spec:
+def _vector_spec(cache: Vector, setup: Setup, blocks: Blocks) -> Spec:
     tokens = cache.tokens_per_block or blocks.tokens
     return Spec(
         kind=cache.kind,
@@ -408,25 +291,15 @@ def _vector_spec(cache: Vector, setup: Setup, blocks: _Blocks) -> Spec:
     )
 
 
-def _recurrence_bytes(state: State, setup: Setup) -> int:
-    return state.recurrence.bytes_in(
-        setup.model_dtype, setup.mamba_dtype, setup.tensor, setup.drafts
-    )
-
-
-def _exports(state: State, setup: Setup) -> bool:
-    return state.checkpoints_in is not None and setup.facts.release in state.checkpoints_in
-
-
-def _state_spec(cache: State, setup: Setup, blocks: _Blocks) -> Spec:
+def _state_spec(cache: State, setup: Setup, blocks: Blocks) -> Spec:
     return Spec(
         kind="mamba",
         tokens_per_block=blocks.state_tokens,
         tokens_per_state=0,
-        state_bytes=_recurrence_bytes(cache, setup),
+        state_bytes=recurrence_bytes(cache, setup),
         padded_bytes=blocks.state_padded,
         format=(cache.kind, cache.recurrence),
         cache_mode=setup.mamba_mode,
         draft_states=setup.drafts,
-        checkpoint_states=int(_exports(cache, setup)),
+        checkpoint_states=int(exports_checkpoints(cache, setup)),
     )
