@@ -17,11 +17,11 @@ from kvengine.errors import DocumentError, Problem
 
 
 def refusal(raw: bytes, name: str) -> Problem:
-    """The one problem of a file that is refused, within a second."""
-    start = time.perf_counter()
+    """The one problem of a file that is refused, within a second of CPU time."""
+    start = time.process_time()
     with pytest.raises(DocumentError) as caught:
         parse(raw, name=name)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
     (problem,) = caught.value.problems
     return problem
 
