@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kvengine.cli import UsageError
@@ -91,12 +92,19 @@ def _everything() -> Iterator[str]:
     from kvengine.rules.codes import CODES
 
     yield "problem codes"
-    for code in CODES.values():
-        yield f"  {code.name:<16}{code.means.split('. ')[0].split(': ')[0].rstrip('.')}"
+    codes = CODES.values()
+    yield from _listed([(code.name, re.split("[.:;] ", code.means)[0]) for code in codes])
     yield "\ntables of an engine document"
-    for table in tables():
-        yield f"  {table.name:<16}{table.doc}"
+    yield from _listed([(table.name, table.doc) for table in tables()])
     yield "\nconnectors, specs and tiers"
-    for table in connectors():
-        yield f"  {table.name:<24}{table.doc}"
+    yield from _listed([(table.name, table.doc) for table in connectors()])
     yield "\nkvengine explain NAME says more; NAME can also be any option, such as cpu_bytes_to_use"
+
+
+def _listed(rows: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Names and what they are, in two columns; a long name has a line of its own."""
+    width = min(max(len(name) for name, _ in rows), 32)
+    for name, says in rows:
+        if len(name) > width:
+            yield f"  {name}"
+        yield f"  {name if len(name) <= width else '':<{width}}  {says.rstrip('.')}"

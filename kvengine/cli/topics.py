@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from functools import cache
 from inspect import getdoc
+from typing import Any
 
 from attrs import frozen
 
@@ -13,6 +15,7 @@ from kvengine.config.engine import Config
 from kvengine.errors import Path, dotted, show
 from kvengine.rules.options import Variant, variant_of
 from kvengine.rules.readings import AS_IT_IS
+from kvengine.rules.registry import Named, Registry, named
 from kvengine.rules.relations import Relation, relations_of
 from kvengine.rules.releases import ALWAYS, Release
 from kvengine.rules.shapes import Field, fields_of
@@ -24,11 +27,16 @@ _KINDS = {"boolean": "true or false", "integer": "a whole number", "number": "a 
 
 @frozen(kw_only=True)
 class Table:
-    """One table that a user can write: ``name`` is its path, or what its tag has to say."""
+    """One table that a user can write: ``name`` is its path, or what its tag has to say.
+
+    ``facts`` is what the registry of such names knows about it, ``today`` its newest name.
+    """
 
     name: str
     path: Path
     model: type
+    facts: Named | None = None
+    today: str = ""
 
     @property
     def doc(self) -> str:
@@ -37,16 +45,38 @@ class Table:
 
     def explained(self, release: Release | None) -> Iterator[str]:
         """What it is for and every key of it."""
-        yield f"{self.name} ({dotted(self.path)})"
-        yield f"  {self.doc}"
+        where = dotted(self.path)
+        yield self.name if self.name == where else f"{self.name} ({where})"
+        yield from _wrapped(self.doc)
+        yield from self._known(release)
         yield ""
         for field in fields_of(self.model).values():
             unread = release is not None and release not in field.option.vllm
             note = f"  (not in vLLM {release})" if unread else ""
             yield f"  {field.name:<32}{_first_sentence(field.option.doc)}{note}"
-        for relation in relations_of(self.model):
-            yield ""
-            yield from _wrapped(relation.as_sentence())
+        relations = relations_of(self.model)
+        yield from [""] * bool(relations)
+        for relation in relations:
+            yield from _wrapped(relation.as_sentence(), "- ")
+
+    def _known(self, release: Release | None) -> Iterator[str]:
+        """In which releases the name means something, and what else it was called."""
+        facts = self.facts
+        if facts is None:
+            return
+        if facts.origin:
+            yield f"  from: {facts.origin}"
+        if facts.vllm != ALWAYS:
+            yield f"  vLLM: {facts.vllm}"
+        for old in facts.was:
+            yield f"  {self.today} was called {old.name}: vLLM {old.vllm}"
+        if facts.instead:
+            yield from _wrapped(f"instead: {facts.instead}")
+        if facts.because:
+            yield from _wrapped(f"because: {facts.because}")
+        if release is not None and not facts.origin:
+            known = facts.spelled_in(release, self.today) == self.name
+            yield f"  vLLM {release} {'knows' if known else 'does not know'} the name"
 
 
 @frozen(kw_only=True)
@@ -72,7 +102,7 @@ class Entry:
         if option.vllm != ALWAYS:
             yield f"  vLLM: {option.vllm}" + f"; otherwise {option.instead}" * bool(option.instead)
         yield from self._about(release)
-        named = [table.name for table in self.tables if table.name != dotted(table.path)]
+        named = dict.fromkeys(one.name for one in self.tables if one.name != dotted(one.path))
         if named:
             yield from _wrapped(f"read by: {', '.join(named)}")
         if option.deprecated is not None:
@@ -80,7 +110,7 @@ class Entry:
         for trap in option.traps:
             yield from _wrapped(f"beware: {trap}")
         for relation in self._relations():
-            yield from _wrapped(relation.as_sentence())
+            yield from _wrapped(relation.as_sentence(), "- ")
 
     def _about(self, release: Release | None) -> Iterator[str]:
         option = self.field.option
@@ -107,49 +137,62 @@ class Entry:
 
 @cache
 def _walked() -> tuple[Table, ...]:
-    """Every table, from the outside in."""
-    return tuple(_below(Config, (), "engine document", frozenset()))
+    """Every table, from the outside in; what a class holds is walked once, where it is nearest."""
+    found: list[Table] = []
+    walked: set[type] = set()
+    ahead = deque([Table(name="", path=(), model=Config)])
+    while ahead:
+        table = ahead.popleft()
+        found.append(table)
+        if table.model not in walked:
+            walked.add(table.model)
+            ahead += _inside(table)
+    return tuple(found)
 
 
-def _below(model: type, path: Path, name: str, seen: frozenset[type]) -> Iterator[Table]:
-    if model in seen:
-        return
-    seen = seen | {model}
-    own = variant_of(model)
-    yield Table(name=name, path=path, model=model)
+def _inside(table: Table) -> Iterator[Table]:
+    own = variant_of(table.model)
     if own is not None:
-        yield from _choices(own, path, seen)
-    for field in fields_of(model).values():
-        inside = (*path, field.name)
+        yield from _choices(own, table.path)
+    for field in fields_of(table.model).values():
+        path = (*table.path, field.name)
         items = field.shape.items.table if field.shape.items else None
         if field.option.variant is not None:
-            yield from _choices(field.option.variant, inside, seen)
+            yield from _choices(field.option.variant, path)
         for inner in (field.shape.table, items):
             if inner is not None:
-                yield from _below(inner, inside, dotted(inside), seen)
+                yield Table(name=dotted(path), path=path, model=inner)
 
 
-def _choices(variant: Variant, path: Path, seen: frozenset[type]) -> Iterator[Table]:
+def _choices(variant: Variant, path: Path) -> Iterator[Table]:
     for classes in (variant.classes, variant.outside):
         for name in classes:
-            yield from _below(classes[name], path, name, seen)
+            today = classes.today(name) if isinstance(classes, Registry) else name
+            facts = named(classes, name)
+            yield Table(name=name, path=path, model=classes[name], facts=facts, today=today)
 
 
 def tables() -> list[Table]:
     """The tables that have one place, such as ``cache``."""
-    return [table for table in _walked() if table.name == dotted(table.path)]
+    return _once(table for table in _walked() if table.path and table.name == dotted(table.path))
 
 
 def connectors() -> list[Table]:
     """The tables that a name chooses: connectors, specs, tiers."""
-    found = (table for table in _walked() if table.path and table.name != dotted(table.path))
-    return [*{(table.name, table.model): table for table in found}.values()]
+    return _once(table for table in _walked() if table.path and table.name != dotted(table.path))
+
+
+def _once(tables: Iterable[Table]) -> list[Table]:
+    found: dict[tuple[str, type], Table] = {}
+    for table in tables:
+        found.setdefault((table.name, table.model), table)
+    return [*found.values()]
 
 
 def tables_named(topic: str) -> list[Table]:
-    """The tables that a topic means, whatever its case."""
-    wanted = topic.lower()
-    return [table for table in (*tables(), *connectors()) if wanted == table.name.lower()]
+    """The tables that a topic means, whatever its case: a name, or the end of a path."""
+    wanted = "." + topic.lower()
+    return [one for one in (*tables(), *connectors()) if f".{one.name.lower()}".endswith(wanted)]
 
 
 def entries_at(topic: str) -> list[Entry]:
@@ -191,5 +234,9 @@ def _first_sentence(doc: str) -> str:
     return head.rstrip(".") if dot and tail else doc.rstrip(".")
 
 
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, 96, initial_indent="  ", subsequent_indent="  ")
+def _wrapped(text: str, mark: str = "") -> list[str]:
+    indent = "  " + " " * len(mark)
+    return textwrap.wrap(text, 96, initial_indent="  " + mark, subsequent_indent=indent, **_WHOLE)
+
+
+_WHOLE: Any = {"break_on_hyphens": False, "break_long_words": False}

@@ -28,7 +28,7 @@ def test_without_a_topic_everything_is_listed(run):
 
     assert ran.code == 0
     for name in [*CODES, *(table.name for table in (*tables(), *connectors()))]:
-        assert f"\n  {name} " in ran.out
+        assert f"\n  {name}" in ran.out
 
 
 def test_every_name_can_be_explained(run):
@@ -96,4 +96,15 @@ def test_an_unknown_topic_is_wrong_usage(run, topic, says):
         2,
         "",
         f"kvengine: explain: {topic} is no code, option or connector; {says}\n",
+    )
+
+
+def test_an_earlier_name_leads_to_the_same_connector(run):
+    """With the releases that know it."""
+    ran = run("explain", "SharedStorageConnector", "--vllm", "0.28")
+
+    assert "\n  ExampleConnector was called SharedStorageConnector: vLLM before 0.1" in ran.out
+    assert "\n  vLLM 0.28 does not know the name\n" in ran.out
+    assert "\n  vLLM 0.28 knows the name\n" in (
+        run("explain", "ExampleConnector", "--vllm", "0.28").out
     )
