@@ -1,0 +1,142 @@
+"""Queues: loads first, bounded, never later than their deadlines."""
+
+from __future__ import annotations
+
+import threading
+
+from kvengine.runtime.tiers.base import Batch, Outcome
+from kvengine.runtime.tiers.work import Part, Workers
+
+
+class Stage:
+    """Work that waits for a sign, and says in which order it ran."""
+
+    def __init__(self, workers: Workers) -> None:
+        self.workers = workers
+        self.order: list[str] = []
+        self.go = threading.Event()
+        self.begun = threading.Event()
+
+    def part(self, name: str, num_bytes: int = 1, timeout_s: float = 60) -> Part:
+        batch = Batch([name.encode()], timeout_s)
+        self.workers.watch(batch)
+
+        def run() -> None:
+            self.begun.set()
+            self.go.wait(10)
+            self.order.append(name)
+            batch.settle(0, Outcome.DONE)
+
+        return Part(batch, [0], num_bytes, run)
+
+
+def make(queue_bytes: int = 100, loaders: int = 0) -> Stage:
+    return Stage(Workers("test", loaders=loaders, storers=1, queue_bytes=queue_bytes))
+
+
+def test_loads_go_before_stores():
+    """A storer with both in its queues loads first, whatever came first."""
+    stage = make()
+    stage.workers.store([stage.part("running")])
+    assert stage.begun.wait(5)
+    stage.workers.store([stage.part("store 1"), stage.part("store 2")])
+    stage.workers.load([stage.part("load 1"), stage.part("load 2")])
+    stage.go.set()
+    stage.workers.close(10)
+
+    assert stage.order == ["running", "load 1", "load 2", "store 1", "store 2"]
+
+
+def test_loaders_never_store():
+    """A read never waits behind a write: loaders are free while storers are busy."""
+    stage = make(loaders=1)
+    stage.workers.store([stage.part("store 1"), stage.part("store 2")])
+    assert stage.begun.wait(5)
+    load = stage.part("load")
+    free = Part(load.batch, [0], 1, lambda: load.batch.settle(0, Outcome.DONE))
+    stage.workers.load([free])
+
+    assert load.batch.wait(5)
+    stage.go.set()
+    stage.workers.close(10)
+
+
+def test_a_full_queue_refuses_at_once():
+    """Back-pressure is an outcome, and what was taken is unharmed."""
+    stage = make(queue_bytes=100)
+    stage.workers.store([stage.part("running", 100)])
+    assert stage.begun.wait(5)
+    parts = [stage.part("first", 60), stage.part("second", 60), stage.part("third", 10)]
+    stage.workers.store(parts)
+
+    assert [part.batch.done for part in parts] == [False, True, True]
+    assert parts[1].batch.outcomes == (Outcome.REFUSED,)
+    assert stage.workers.queued_bytes == 60
+    stage.go.set()
+    stage.workers.close(10)
+    assert stage.order == ["running", "first"]
+
+
+def test_an_empty_queue_takes_a_part_larger_than_itself():
+    """Otherwise it could never be done."""
+    stage = make(queue_bytes=10)
+    part = stage.part("large", 1000)
+    stage.go.set()
+    stage.workers.store([part])
+
+    assert part.batch.wait(5)
+    assert part.batch.outcomes == (Outcome.DONE,)
+    stage.workers.close(10)
+
+
+def test_a_deadline_falls_due_while_every_worker_hangs():
+    """Batches behind a hanging one are done in time; what ran late finds nobody waiting (R11)."""
+    stage = make()
+    hanging, waiting = stage.part("hanging", timeout_s=0.05), stage.part("waiting", timeout_s=0.05)
+    seen = threading.Event()
+    waiting.batch.when_done(lambda _: seen.set())
+    stage.workers.store([hanging, waiting])
+
+    assert seen.wait(5)
+    assert hanging.batch.wait()
+    assert not hanging.batch.released
+    assert waiting.batch.released
+    stage.go.set()
+    stage.workers.close(10)
+    assert stage.order == ["hanging"]
+
+
+def test_close_refuses_what_it_cannot_finish_and_leaves_no_thread():
+    """Every batch is done, every thread has ended."""
+    before = threading.active_count()
+    stage = make()
+    running, queued = stage.part("running"), stage.part("queued")
+    stage.workers.store([running, queued])
+    assert stage.begun.wait(5)
+    threading.Timer(0.2, stage.go.set).start()
+
+    assert stage.workers.close(0.15)
+    late = stage.part("late")
+    stage.workers.store([late])
+    assert queued.batch.outcomes == (Outcome.REFUSED,)
+    assert late.batch.outcomes == (Outcome.REFUSED,)
+    assert running.batch.done
+    assert threading.active_count() == before
+
+
+def test_an_unexpected_error_is_a_failure_of_that_part_only(caplog):
+    """The worker goes on."""
+    stage = make()
+    stage.go.set()
+    bad = Batch([b"bad"], 60)
+    stage.workers.store([Part(bad, [0], 1, lambda: 1 // 0)])
+    good = stage.part("good")
+    stage.workers.store([good])
+
+    assert good.batch.wait(5)
+    assert bad.outcomes == (Outcome.FAILED,)
+    assert bad.released
+    stage.workers.close(10)
+    assert caplog.messages == [
+        "a tier's worker met an error that nobody expected; its chunks are misses"
+    ]
