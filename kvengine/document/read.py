@@ -164,11 +164,11 @@ def _document(
     )
     path = check_values(data)
     if path is not None:
-        value = [*walk(document.tree, path)][-1]
+        way = [*walk(document.tree, path)]
+        node = way[-1].node if way else document.tree
         message = "holds half of a surrogate pair, which is no text"
         if isinstance(_at(data, path), float):
             message = f"is {_at(data, path)}, which is no finite number"
-        node = value.node
         fault = Fault("syntax", message, node.start, node.end, path=path)
         raise DocumentError([text.problem(fault)])
     return document
