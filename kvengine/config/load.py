@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from attrs import evolve, field, frozen
 
+from kvengine.config.around import advice_for, check_source
 from kvengine.config.engine import Config
 from kvengine.config.transfer import KVTransferConfig
 from kvengine.document import Document, parse, read
@@ -101,6 +102,7 @@ def examine(document: Document, *, vllm: str | None = None) -> Checked:
     wanted, release_problems = _release(vllm, data if kind == "engine" else {})
     if kind == "bare":
         problems = check(KVTransferConfig, data, mode="release", release=wanted)
+        problems += check_source(data, release=wanted)
         return _finish(document, data, wanted, problems, "bare", Migration(data))
     migration = Migration(data)
     problems = [*release_problems]
@@ -113,6 +115,7 @@ def examine(document: Document, *, vllm: str | None = None) -> Checked:
             )
     else:
         problems += check(Config, data, mode="strict", release=wanted)
+    problems += advice_for(migration.data, wanted)
     return _finish(document, migration.data, wanted, problems, "engine", migration)
 
 
