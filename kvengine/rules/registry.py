@@ -62,6 +62,9 @@ class Registry(Mapping[str, type]):
         assert isinstance(found, type)
         return found
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._facts
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._facts)
 
