@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 import re
-import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from kvengine.cli import UsageError
 from kvengine.cli.terminal import out
 
 if TYPE_CHECKING:
-    from kvengine.rules.codes import Code
+    from kvengine.config.advisories import Advisory
     from kvengine.rules.releases import Release
 
 __all__ = ["configure", "run"]
@@ -23,6 +22,7 @@ examples:
   kvengine explain exclusive
   kvengine explain blocks_per_chunk --vllm 0.24
   kvengine explain OffloadingConnector
+  kvengine explain kv-offloading-size
 """
 
 
@@ -37,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Explain one topic, or list them; returns the exit code."""
-    from kvengine.cli.topics import entries_at, tables_named
+    from kvengine.cli import explained, topics
     from kvengine.rules.codes import CODES
 
     wanted = _release(arguments.vllm)
@@ -45,9 +45,10 @@ def run(arguments: argparse.Namespace) -> int:
     if topic is None:
         out("\n".join(_everything()) + "\n")
         return 0
-    parts = [_code(CODES[topic])] if topic in CODES else []
-    parts += (table.explained(wanted) for table in tables_named(topic))
-    parts += (entry.explained(wanted) for entry in entries_at(topic))
+    parts = [explained.code(CODES[topic])] if topic in CODES else []
+    parts += (explained.table(table, wanted) for table in topics.tables_named(topic))
+    parts += (explained.entry(entry, wanted) for entry in topics.entries_at(topic))
+    parts += (explained.advisory(one) for one in _advisories(topic))
     if not parts:
         raise UsageError(f"explain: {_unknown(topic)}")
     out("\n".join("\n".join(part) + "\n" for part in parts))
@@ -63,48 +64,38 @@ def _release(text: str | None) -> Release | None:
         raise UsageError(f"explain: {error}") from None
 
 
+def _advisories(topic: str) -> list[Advisory]:
+    """The advisory of that id, or all that are reported as known issues."""
+    from kvengine.config.advisories import advisories
+
+    return [one for one in advisories() if topic == one.id or topic == "known-issue" == one.code]
+
+
 def _unknown(topic: str) -> str:
     from kvengine.cli.topics import names
+    from kvengine.config.advisories import advisories
     from kvengine.rules.codes import CODES
     from kvengine.rules.judge import nearest
 
-    likely = nearest(topic, [*CODES, *names()])
+    likely = nearest(topic, [*CODES, *names(), *(one.id for one in advisories())])
     meant = f"did you mean {likely}?" if likely else "kvengine explain lists all topics"
     return f"{topic} is no code, option or connector; {meant}"
 
 
-def _code(code: Code) -> Iterator[str]:
-    yield f"{code.name} (problem code)"
-    yield ""
-    yield from _wrapped(code.means)
-    yield ""
-    yield f"  example: {code.example}"
-    yield from _wrapped(f"what to do: {code.mend}")
-
-
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, 96, initial_indent="  ", subsequent_indent="  ")
-
-
 def _everything() -> Iterator[str]:
-    """Codes with the first sentence of their meaning, then tables and connectors."""
-    from kvengine.cli.topics import connectors, tables
+    """Codes with the first words of their meaning, then tables, connectors, flags."""
+    from kvengine.cli.explained import listed
+    from kvengine.cli.topics import connectors, surroundings, tables
     from kvengine.rules.codes import CODES
 
-    yield "problem codes"
     codes = CODES.values()
-    yield from _listed([(code.name, re.split("[.:;] ", code.means)[0]) for code in codes])
-    yield "\ntables of an engine document"
-    yield from _listed([(table.name, table.doc) for table in tables()])
-    yield "\nconnectors, specs and tiers"
-    yield from _listed([(table.name, table.doc) for table in connectors()])
+    yield "problem codes"
+    yield from listed([(code.name, re.split("[.:;] ", code.means)[0]) for code in codes])
+    for title, known in (
+        ("tables of an engine document", tables()),
+        ("connectors, specs and tiers", connectors()),
+        ("around vllm serve", surroundings()),
+    ):
+        yield f"\n{title}"
+        yield from listed([(table.name, table.doc) for table in known])
     yield "\nkvengine explain NAME says more; NAME can also be any option, such as cpu_bytes_to_use"
-
-
-def _listed(rows: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Names and what they are, in two columns; a long name has a line of its own."""
-    width = min(max(len(name) for name, _ in rows), 32)
-    for name, says in rows:
-        if len(name) > width:
-            yield f"  {name}"
-        yield f"  {name if len(name) <= width else '':<{width}}  {says.rstrip('.')}"

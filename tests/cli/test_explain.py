@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kvengine.cli.topics import connectors, names, tables
+from kvengine.config.advisories import advisories
 from kvengine.rules.codes import CODES
 
 
@@ -34,7 +35,7 @@ def test_without_a_topic_everything_is_listed(run):
 def test_every_name_can_be_explained(run):
     """No topic that is offered comes back unknown or empty."""
     for name in [*CODES, *names()]:
-        ran = run("explain", name)
+        ran = run("explain", name.removeprefix("--"))
 
         assert (name, ran.code, ran.err) == (name, 0, "")
         assert ran.out.strip()
@@ -108,3 +109,22 @@ def test_an_earlier_name_leads_to_the_same_connector(run):
     assert "\n  vLLM 0.28 knows the name\n" in (
         run("explain", "ExampleConnector", "--vllm", "0.28").out
     )
+
+
+def test_a_flag_and_a_variable_are_written_as_in_a_shell(run):
+    """With or without its dashes; each with an example that can be copied."""
+    flag, variable = run("explain", "kv-offloading-size"), run("explain", "VLLM_KV_CACHE_LAYOUT")
+
+    assert flag.out.startswith("--kv-offloading-size\n")
+    assert "\n  example: --kv-offloading-size 64\n" in flag.out
+    assert "\n  example: VLLM_KV_CACHE_LAYOUT=HND\n" in variable.out
+
+
+def test_known_issues_are_listed(run):
+    """All of them with the code, each by its own name."""
+    known = [one for one in advisories() if one.code == "known-issue"]
+    ran, one = run("explain", "known-issue"), run("explain", known[0].id)
+
+    assert ran.out.startswith("known-issue (problem code)\n")
+    assert all(f"\n{each.id} (known-issue, " in ran.out for each in known)
+    assert one.out.startswith(f"{known[0].id} (known-issue, ")

@@ -102,7 +102,7 @@ def test_flags_override_the_file(run, files):
 def test_switches_and_lists_are_flags_too(run, files):
     """One memory per pipeline stage; a switch sets false."""
     ran = run(
-        *("plan", "serve.toml", "--json", "--pp", "2", "--memory", "1 GiB,2 GiB"),
+        *("plan", "--model", "config.json", "--json", "--pp", "2", "--memory", "1 GiB,2 GiB"),
         *("--pipeline-layers", "10,22", "--disable-hybrid-kv-cache-manager"),
     )
     plan = json.loads(ran.out)
