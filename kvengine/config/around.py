@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -45,12 +46,11 @@ def check_source(
     problems = [*_flags(known_flags, release), *_environment(known_env, release)]
     problems += _overridden(config, known_flags, known_env, release)
     ends_up = effective(config, known_flags, known_env, release)
-    if ends_up is not None:
-        scene = Scene(config=ends_up, release=release, flags=flags, env=env, traits=traits)
-        problems += advice(scene)
-        if flags is not None:
-            problems += _block_size(ends_up, flags)
-            problems += _hybrid(ends_up, flags, release)
+    scene = Scene(config=ends_up or {}, release=release, flags=flags, env=env, traits=traits)
+    problems += advice(scene)
+    if ends_up is not None and flags is not None:
+        problems += _block_size(ends_up, flags)
+        problems += _hybrid(ends_up, flags, release)
     seen: dict[tuple[str, Path, str], Problem] = {}
     for problem in problems:
         seen.setdefault((problem.code, problem.path, problem.message), problem)
@@ -118,6 +118,16 @@ def _flags(flags: Mapping[str, Any], release: Release) -> Iterator[Problem]:
         says = f"is replaced as a whole by {dotted[0]}: what only the JSON has is lost"
         hint = "write all of it as JSON, or all of it as dotted flags"
         yield Problem("overridden", ("flag:--kv-transfer-config",), says, hint)
+    for name in dotted:
+        key = name.removeprefix(f"--kv-transfer-config.{_EXTRA}.").rstrip("+")
+        if key.startswith("lmcache."):
+            says = "has dots in its name, which a dotted flag turns into nested tables"
+            yield Problem("unread", (_EXTRA, key), says, "write the transfer config as JSON")
+    size = flag(flags, "--kv-offloading-size")
+    if isinstance(size, str) and re.search(r"\$\{?\w*GB\b", size):
+        says = f"is in GiB, and {size} by its name in GB: 7 % more than meant"
+        hint = "divide by 1.0737, or give the variable GiB"
+        yield Problem("capacity", ("flag:--kv-offloading-size",), says, hint, "warning")
 
 
 def _environment(env: Mapping[str, str], release: Release) -> Iterator[Problem]:

@@ -9,6 +9,7 @@ from attrs import field, frozen
 
 from kvengine.config.flags import flag
 from kvengine.errors import Path, Problem, show
+from kvengine.rules.releases import NEWEST, Release, Releases
 
 __all__ = ["Engine", "check_pair"]
 
@@ -24,6 +25,7 @@ _SAME_KEYS = (
     "canonical_layout",
 )
 _SAME_FLAGS = ("--kv-cache-dtype", "--block-size", "--dtype", "--prefix-caching-hash-algo")
+_EQUAL_SIZES = Releases(until="0.22")
 _PORTS = {
     "NixlConnector": ("VLLM_NIXL_SIDE_CHANNEL_PORT", "5600"),
     "MooncakeConnector": ("VLLM_MOONCAKE_BOOTSTRAP_PORT", "8998"),
@@ -39,6 +41,9 @@ class Engine:
     env: Mapping[str, str] = field(factory=dict)
     host: str = ""
     """Where it runs, if that is known: engines of one host share its ports."""
+    traits: frozenset[str] = frozenset()
+    kv_heads: int | None = None
+    """Key/value heads of the model, if they are known."""
 
     @property
     def extra(self) -> Mapping[str, Any]:
@@ -60,9 +65,10 @@ class Engine:
         return found
 
 
-def check_pair(one: Engine, other: Engine) -> list[Problem]:
+def check_pair(one: Engine, other: Engine, *, release: Release = NEWEST) -> list[Problem]:
     """What stands between two engines; paths lead through the config of ``other``."""
     return [
+        *_sizes(one, other, release),
         *_roles(one, other),
         *_connectors(one, other),
         *_identity(one, other),
@@ -102,10 +108,44 @@ def _identity(one: Engine, other: Engine) -> Iterator[Problem]:
         yield Problem("conflict", ("env:PYTHONHASHSEED",), says, "give both the same")
 
 
-def _ports(one: Engine, other: Engine) -> Iterator[Problem]:
-    if not one.host or one.host != other.host:
+def _sizes(one: Engine, other: Engine, release: Release) -> Iterator[Problem]:
+    """Tensor parallel sizes that NIXL of old could not pair."""
+    sizes = [_number(flag(engine.flags, "--tensor-parallel-size")) for engine in (one, other)]
+    both = _transfers(one) & _transfers(other)
+    if sizes[0] == sizes[1] or release not in _EQUAL_SIZES or "NixlConnector" not in both:
         return
+    at: Path = ("flag:--tensor-parallel-size",)
+    hint = "use the same size on both sides, or a newer release"
+    if other.kv_heads is not None and max(sizes) > other.kv_heads:
+        says = (
+            f"is {sizes[1]} here and {sizes[0]} there, with {other.kv_heads} KV heads: the larger"
+            " one repeats heads, which NIXL cannot pair"
+        )
+        yield Problem("conflict", at, says, hint)
+    if "mamba" in one.traits | other.traits:
+        says = f"is {sizes[1]} here and {sizes[0]} there: the block sizes of this model differ then"
+        yield Problem("conflict", at, says, hint)
+
+
+def _number(text: Any) -> int:
+    try:
+        return int(text)
+    except (TypeError, ValueError):
+        return 1
+
+
+def _ports(one: Engine, other: Engine) -> Iterator[Problem]:
     shared = _transfers(one) & _transfers(other)
+    if not one.host or not other.host:
+        return
+    if one.host != other.host:
+        if "NixlConnector" in shared and "VLLM_NIXL_SIDE_CHANNEL_HOST" not in other.env:
+            says = (
+                "is not set: the handshake listens on localhost, and the other engine is elsewhere"
+            )
+            hint = "set it to an address of this machine, such as status.podIP"
+            yield Problem("conflict", ("env:VLLM_NIXL_SIDE_CHANNEL_HOST",), says, hint)
+        return
     for connector, (name, default) in _PORTS.items():
         ports = one.env.get(name, default), other.env.get(name, default)
         if connector in shared and ports[0] == ports[1]:

@@ -179,7 +179,7 @@ class PackingInChildren:
 @rules(
     ChildKeys(),
     PackingInChildren(),
-    OnlyOne("HiSparseConnector", because="an engine has one sparse host pool", vllm=ALWAYS),
+    OnlyOne("HiSparseConnector", because="an engine has one pool", vllm=Releases("0.30")),
     Together(
         ("ExampleHiddenStatesConnector", "OffloadingConnector"),
         because="they want different KV cache layouts",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from attrs import frozen
 
 from kvengine.config.connectors.base import ExtraConfig
-from kvengine.rules.conditions import Filled, NotIn
+from kvengine.rules.conditions import Given, NotIn
 from kvengine.rules.options import option
 from kvengine.rules.readings import FloatCall, IntCall, TrueText, Truth
 from kvengine.rules.relations import Fault, IgnoredUnless, rules
@@ -18,9 +18,9 @@ __all__ = ["NixlConnector", "NixlPushConnector"]
 
 @rules(
     Fault(
-        at=Filled("backends"),
-        when=(NotIn("backends", (["UCX"],)), NotIn("num_threads", ())),
-        says="names another transport than UCX, so num_threads is dropped",
+        at=Given("num_threads"),
+        when=(NotIn("backends", (["UCX"],)),),
+        says="is dropped, as backends names another transport than UCX",
         because="NIXL takes a number of threads for UCX alone",
         code="ignored",
         severity="warning",
