@@ -43,7 +43,7 @@ def identity_of(
         layout=str(getattr(config, "kv_cache_layout", None) or "vllm"),
         layout_version=1,
         runner=note.runner,
-        groups=list(groups),
+        groups=groups,  # type: ignore[arg-type]
         tensor_parallel=parallel.tp_size,
         pipeline_parallel=parallel.pp_size,
         decode_context_parallel=parallel.dcp_size,

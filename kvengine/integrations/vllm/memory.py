@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,14 +28,18 @@ class RegionMemory(HostMemory):
     def release(self) -> None:
         """Take the registration back; no copy may be under way."""
         if self.pinned:
-            torch.cuda.cudart().cudaHostUnregister(self.address)
+            _driver().cudaHostUnregister(self.address)
             self.pinned = False
 
     def _register(self) -> bool:
-        code = torch.cuda.cudart().cudaHostRegister(self.address, self.mapped_bytes, 0)
+        code = _driver().cudaHostRegister(self.address, self.mapped_bytes, 0)
         if int(code) == 0:
             return True
         _log.warning(
             "host memory could not be pinned (error %s): copies go through the driver's own", code
         )
         return False
+
+
+def _driver() -> Any:
+    return torch.cuda.cudart()  # type: ignore[no-untyped-call]

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Sequence
 from typing import Any
 
-import torch
 from vllm.v1.kv_offload.base import OffloadingSpec
 
 import kvengine
@@ -30,9 +28,8 @@ from kvengine.integrations.vllm.rows import differences, read_rows
 from kvengine.integrations.vllm.tiers import open_tiers
 from kvengine.integrations.vllm.versions import installed_release, require
 from kvengine.integrations.vllm.worker import Geometry, Transfers
-from kvengine.runtime.copies import CpuMover, Mover
+from kvengine.runtime.copies import make_mover
 from kvengine.runtime.pool import HostPool
-from kvengine.runtime.rows import Rows
 from kvengine.runtime.tiers.base import Tier
 from kvengine.units import format_bytes
 
@@ -150,7 +147,7 @@ class KVEngineOffloadingSpec(OffloadingSpec):  # type: ignore[misc]
             self.blocks_per_chunk, row_bytes, lambda: _starts(region, rank, self._replicated)
         )
         transfers = Transfers(
-            _mover(rows, memory, device), geometry, Board(region.marks, region.world_size), rank
+            make_mover(rows, memory), geometry, Board(region.marks, region.world_size), rank
         )
         return KVEngineOffloadingWorker(transfers, memory, region, writes=writes)
 
@@ -178,12 +175,3 @@ def _group_ids(config: Any) -> list[int]:
 def _replicated(config: Any) -> bool:
     """Whether every rank holds the same bytes, so that one of them stores for all."""
     return bool(getattr(config, "replicated_layout", False)) and config.parallel.world_size > 1
-
-
-def _mover(rows: Sequence[Rows], memory: RegionMemory, device: torch.device) -> Mover:
-    """The mover for the device that the cache is on."""
-    if device.type == "cpu":
-        return CpuMover(rows, memory)
-    from kvengine.runtime.cuda import CudaMover
-
-    return CudaMover(rows, memory)
