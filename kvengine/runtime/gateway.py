@@ -147,8 +147,7 @@ class Gateway:
             for (key, data), place, outcome in zip(items, places, batch.outcomes, strict=True):
                 if outcome is Outcome.DONE:
                     self._spread(data, place)
-                    self._pool.complete_store([key])
-                    self._pool.prepare_load([key])  # until the tier lets go
+                    self._pool.complete_store([key], pin=True)  # until the tier lets go
                     self.promoted += 1
                 else:
                     self._pool.discard([key])  # a miss now; its place comes back when let go

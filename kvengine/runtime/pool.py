@@ -223,8 +223,13 @@ class HostPool:
             self._straighten(out)
         return out
 
-    def complete_store(self, keys: Sequence[bytes], success: bool = True) -> None:
-        """The bytes of pending chunks are there, and they can be found; or the write failed."""
+    def complete_store(
+        self, keys: Sequence[bytes], success: bool = True, *, pin: bool = False
+    ) -> None:
+        """The bytes of pending chunks are there, and they can be found; or the write failed.
+
+        With ``pin`` the writer keeps their places until ``complete_load``.
+        """
         chunks, admit = self._chunks, self._policy.admit
         for key in reversed(keys):
             chunk = chunks[key]
@@ -233,9 +238,14 @@ class HostPool:
                 chunk.found = _HIT
                 self._resident_bytes += chunk.num_bytes
                 self._resident_chunks += 1
-                admit(chunk)
-            else:
+                if not pin:
+                    admit(chunk)
+            elif not pin:
                 self._give_back(chunk)
+            if pin:
+                chunk.pins = 1
+                self._pinned_chunks += 1
+                self._pinned_bytes += chunk.num_bytes
         if success:
             self._stores += len(keys)
         else:

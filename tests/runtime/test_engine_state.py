@@ -14,6 +14,9 @@ from kvengine.runtime.tiers.base import Outcome
 from tests.runtime.memory_tier import MemoryTier
 from tests.runtime.plans import plans
 
+KEYS = 3
+OFTEN = st.sampled_from([True, True, False])
+NUMBERS = st.integers(0, 2 * KEYS)  # most break nothing
 BAD = [Outcome.MISS, Outcome.FAILED, Outcome.CORRUPT, Outcome.TIMEOUT, Outcome.REFUSED]
 
 
@@ -35,7 +38,7 @@ class NoWrongByte(RuleBasedStateMachine):
         self.busy = {}
 
     @initialize(
-        plan=plans(min_blocks=2),
+        plan=plans(min_blocks=8),
         chunks=st.integers(1, 6),
         policy=st.sampled_from(["lru", "arc", "s3fifo"]),
         behind=st.integers(0, 2),
@@ -55,6 +58,12 @@ class NoWrongByte(RuleBasedStateMachine):
             fault=self.fault,
         )
         self.free = list(range(plan.num_blocks))
+        self.keys = [
+            number.to_bytes(2, "big") + group.to_bytes(4, "big")
+            for number in range(KEYS)
+            for group in range(len(self.sizes))
+        ]
+        self.some_keys = st.lists(st.sampled_from(self.keys), min_size=1, max_size=3, unique=True)
 
     def fault(self, kind, key):
         if self.slow:
@@ -75,24 +84,23 @@ class NoWrongByte(RuleBasedStateMachine):
     def draw_chunks(self, data):
         """Different keys, each with free blocks, a part of a chunk or all of it."""
         keys, blocks, firsts = [], [], []
-        for _ in range(data.draw(st.integers(1, 3))):
-            group = data.draw(st.integers(0, len(self.sizes) - 1))
-            key = data.draw(st.integers(0, 6)).to_bytes(2, "big") + group.to_bytes(4, "big")
-            size = self.plan.offload.blocks_per_chunk[group]
-            whole = data.draw(st.booleans()) or data.draw(st.booleans())
-            first = 0 if whole else data.draw(st.integers(0, size - 1))
-            count = size if whole else data.draw(st.integers(1, size - first))
-            if key in keys or count > len(self.free):
+        for key in data.draw(self.some_keys):
+            size = self.plan.offload.blocks_per_chunk[int.from_bytes(key[-4:], "big")]
+            first, count = 0, size
+            if data.draw(st.integers(0, 3)) == 3:
+                first = data.draw(st.integers(0, size - 1))
+                count = data.draw(st.integers(1, size - first))
+            if count > len(self.free):
                 continue
-            some = data.draw(st.permutations(self.free))[:count]
+            some = self.free[:count]
             self.free = [block for block in self.free if block not in some]
             keys.append(key)
             blocks.append(some)
             firsts.append(first)
         return keys, blocks, firsts
 
-    @rule(data=st.data())
-    def store(self, data):
+    @rule(data=st.data(), finish=OFTEN)
+    def store(self, data, finish):
         keys, blocks, firsts = self.draw_chunks(data)
         for key, some, first in zip(keys, blocks, firsts, strict=True):
             group = int.from_bytes(key[-4:], "big")
@@ -102,21 +110,41 @@ class NoWrongByte(RuleBasedStateMachine):
                 for page in self.rows(group, block):
                     page.copy_(rows[index, at : at + len(page)])
                     at += len(page)
-        self.begun(self.engine.store(keys, blocks, firsts), blocks, firsts)
+        self.last_stored = keys
+        self.begun(self.engine.store(keys, blocks, firsts), blocks, firsts, finish)
 
-    @rule(data=st.data())
-    def load(self, data):
+    @rule(data=st.data(), finish=OFTEN)
+    def load(self, data, finish):
         keys, blocks, firsts = self.draw_chunks(data)
-        self.begun(self.engine.load(keys, blocks, firsts), blocks, firsts)
+        self.begun(self.engine.load(keys, blocks, firsts), blocks, firsts, finish)
+
+    @rule(data=st.data(), finish=OFTEN)
+    def store_and_load(self, data, finish):
+        self.store(data, finish=True)
+        keys = self.last_stored
+        sizes = [self.plan.offload.blocks_per_chunk[key[-1]] for key in keys]
+        if sum(sizes) > len(self.free):
+            return
+        blocks = [[self.free.pop() for _ in range(size)] for size in sizes]
+        self.begun(self.engine.load(keys, blocks), blocks, [0] * len(keys), finish)
 
     @rule(data=st.data())
-    def prefetch(self, data):
-        keys, blocks, _ = self.draw_chunks(data)
-        self.free += [block for some in blocks for block in some]
-        self.begun(self.engine.prefetch(keys), [()] * len(keys), [0] * len(keys))
+    def store_and_fetch_from_behind(self, data):
+        self.store(data, finish=True)
+        self.tick(hold=False)
+        self.reset()
+        self.load(data, finish=True)
 
-    def begun(self, job, blocks, firsts):
+    @rule(data=st.data(), finish=OFTEN)
+    @precondition(lambda self: self.tiers)
+    def prefetch(self, data, finish):
+        keys = data.draw(self.some_keys)
+        self.begun(self.engine.prefetch(keys), [()] * len(keys), [0] * len(keys), finish)
+
+    def begun(self, job, blocks, firsts, finish):
         self.busy[job] = (blocks, firsts)
+        if finish:
+            self.finish_job(job)
 
     @rule(data=st.data())
     @precondition(lambda self: self.busy)
@@ -127,7 +155,9 @@ class NoWrongByte(RuleBasedStateMachine):
     @rule(data=st.data())
     @precondition(lambda self: self.busy)
     def finish(self, data):
-        job = data.draw(st.sampled_from(sorted(self.busy, key=lambda job: job.number)))
+        self.finish_job(data.draw(st.sampled_from(sorted(self.busy, key=lambda job: job.number))))
+
+    def finish_job(self, job):
         for tier in self.tiers:
             tier.tick()
         assert self.engine.wait(job, 20)
@@ -165,18 +195,16 @@ class NoWrongByte(RuleBasedStateMachine):
                     taken[start : start + count] = True
             self.engine.memory.bytes[~taken] = 0xDD
 
-    @rule(
-        kind=st.sampled_from([Kind.STORE, Kind.LOAD]), number=st.integers(0, 6), slow=st.booleans()
-    )
+    @rule(kind=st.sampled_from([Kind.STORE, Kind.LOAD]), number=NUMBERS, slow=st.booleans())
     def break_copies(self, kind, number, slow):
         self.slow = slow
-        self.failing = {(kind, number.to_bytes(2, "big") + g.to_bytes(4, "big")) for g in range(3)}
+        self.failing = {(kind, key) for key in self.keys if key[1] == number}
 
-    @rule(number=st.integers(0, 6), outcome=st.sampled_from(BAD))
+    @rule(number=NUMBERS, outcome=st.sampled_from(BAD))
     @precondition(lambda self: self.tiers)
     def break_tiers(self, number, outcome):
         for tier in self.tiers:
-            tier.bad = {number.to_bytes(2, "big") + g.to_bytes(4, "big"): outcome for g in range(3)}
+            tier.bad = {key: outcome for key in self.keys if key[1] == number}
 
     @rule(hold=st.booleans())
     @precondition(lambda self: self.tiers)
@@ -221,5 +249,5 @@ class NoWrongByte(RuleBasedStateMachine):
         assert self.engine.stats().host.free_bytes == stats.host.capacity_bytes
 
 
-NoWrongByte.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+NoWrongByte.TestCase.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
 test_no_wrong_byte_is_ever_loaded = NoWrongByte.TestCase

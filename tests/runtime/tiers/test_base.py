@@ -105,9 +105,7 @@ def test_a_failing_callback_does_not_stop_the_others(caplog):
 def test_settling_from_many_threads_counts_every_chunk_once(order):
     """However outcomes arrive, the batch is done exactly when all are known."""
     batch = Batch([b"%d" % i for i in range(10)], 60)
-    threads = [
-        threading.Thread(target=batch.settle, args=(index, Outcome.DONE)) for index in order
-    ]
+    threads = [threading.Thread(target=batch.settle, args=(index, Outcome.DONE)) for index in order]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -23,7 +23,7 @@ from kvengine.runtime.tiers.disk.files import Files
 from kvengine.runtime.tiers.disk.format import BLOCK_BYTES
 from kvengine.units import align_up
 
-__all__ = ["BlockIO", "DirectMode", "aligned_buffer", "in_place_bytes"]
+__all__ = ["BlockIO", "DirectMode", "aligned_buffer", "call_fully", "in_place_bytes"]
 
 _log = logging.getLogger(__name__)
 _BOUNCE_BYTES = 1 << 20
@@ -124,7 +124,7 @@ class BlockIO:
         for vector in self._vectors(pieces, alignment or 1):
             if writes:
                 vector.fill()
-            num_bytes = _call_fully(call, fd, vector.views, offset)
+            num_bytes = call_fully(call, fd, vector.views, offset)
             if not writes:
                 vector.empty()
             offset += num_bytes
@@ -186,7 +186,7 @@ def in_place_bytes(piece: memoryview, alignment: int) -> int:
     return len(piece) // BLOCK_BYTES * BLOCK_BYTES
 
 
-def _call_fully(call: _Call, fd: int, views: Sequence[memoryview], offset: int) -> int:
+def call_fully(call: _Call, fd: int, views: Sequence[memoryview], offset: int) -> int:
     """Repeat a call that moved only part of what it could; the bytes moved are all."""
     total = sum(len(view) for view in views)
     moved = 0

@@ -49,7 +49,7 @@ class Cleaner:
         """Write the wanted chunks of a segment anew. OSError."""
         left_bytes = victim.header.segment_bytes // 2
         wanted = sorted(self._catalog.wanted_in(victim), key=lambda place: place.entry.offset)
-        for run in _runs(wanted):
+        for run in _runs(wanted, min(_RUN_BYTES, victim.header.segment_bytes // 16)):
             run_bytes = sum(align_up(place.entry.length, BLOCK_BYTES) for place in run)
             left_bytes -= run_bytes
             if left_bytes < 0 or not self._move(victim, run, run_bytes):
@@ -90,13 +90,13 @@ class Cleaner:
         return True
 
 
-def _runs(places: Sequence[Place]) -> Iterator[list[Place]]:
-    """Places in groups that one write moves."""
+def _runs(places: Sequence[Place], most_bytes: int) -> Iterator[list[Place]]:
+    """Places in groups that one write moves, of ``most_bytes`` at most, or one larger chunk."""
     run: list[Place] = []
     run_bytes = 0
     for place in places:
         size = align_up(place.entry.length, BLOCK_BYTES)
-        if run and (run_bytes + size > _RUN_BYTES or len(run) == MAX_EXTENT_ENTRIES):
+        if run and (run_bytes + size > most_bytes or len(run) == MAX_EXTENT_ENTRIES):
             yield run
             run, run_bytes = [], 0
         run.append(place)

@@ -236,7 +236,7 @@ class Journal:
 
     def _grow(self) -> FileName | None:
         try:
-            return self._space.grow()
+            return self._space.grow(self.used_bytes)
         except OSError as error:
             if self.oldest() is None:
                 raise

@@ -21,7 +21,7 @@ from kvengine.runtime.tiers.disk.peers import Peers
 from kvengine.runtime.tiers.disk.probe import probe_direct
 from kvengine.runtime.tiers.disk.reader import Reader
 from kvengine.runtime.tiers.disk.recover import load
-from kvengine.runtime.tiers.disk.root import LaneFiles, Root
+from kvengine.runtime.tiers.disk.root import Root
 from kvengine.runtime.tiers.disk.segment import Device, Segment
 from kvengine.runtime.tiers.disk.space import Space
 from kvengine.runtime.tiers.disk.writer import Pending, Writer
@@ -34,7 +34,6 @@ __all__ = ["Mount"]
 _log = logging.getLogger(__name__)
 _OPEN_LOCK_S = 30.0
 _TICK_LOCK_S = 1.0
-_HUNGRY_S = 60.0
 
 
 class Mount:
@@ -92,14 +91,13 @@ class Mount:
         """Follow other owners, take over what ended ones left, make room for hungry ones."""
         self.journal.drop_missing()
         self.peers.refresh()
-        lanes = self.root.lanes()
-        same = [lane for lane in lanes if lane.namespace == self.lane.namespace]
-        if any(not self._has_owner(lane) for lane in same if lane.lane != self.lane.name):
-            self._take_over()
-        others = [lane for lane in lanes if (lane.namespace, lane.lane) != self._own_name]
-        if any(time.time() - lane.hungry_s < _HUNGRY_S for lane in others):
-            owners = 1 + sum(self._has_owner(lane) for lane in others)
-            self.journal.shrink(self.space.max_bytes // owners)
+        for lane in self.root.lanes_of(self.lane.namespace):
+            if lane.lane != self.lane.name and not self.root.has_owner(lane):
+                self._take_over()
+                break
+        others = self.root.others(self.lane.namespace, self.lane.name)
+        if others.hungry:
+            self.journal.shrink(self.space.max_bytes // (1 + others.owners))
 
     def close(self) -> None:
         """Seal what is being written, close every file, and give the lane up."""
@@ -108,10 +106,6 @@ class Mount:
         self.device.descriptors.close()
         self.lane.close()
         self.root.close()
-
-    @property
-    def _own_name(self) -> tuple[str, str]:
-        return self.lane.namespace, self.lane.name
 
     def _open(
         self, files: Files, options: DiskOptions, identity: Identity, used_bytes: int
@@ -157,10 +151,3 @@ class Mount:
         with self.root.locked(_TICK_LOCK_S):
             names = adopt(self.root, self.lane, before=self.peers.leave)
         self.journal.add(self._load(names))
-
-    def _has_owner(self, lane: LaneFiles) -> bool:
-        try:
-            with self.root.unowned(lane.namespace, lane.lane) as dir_fd:
-                return dir_fd is None
-        except OSError:
-            return False

@@ -10,7 +10,7 @@ import os
 from typing import Literal
 
 from kvengine.runtime.tiers.base import TierError
-from kvengine.runtime.tiers.disk.blockio import DirectMode, aligned_buffer
+from kvengine.runtime.tiers.disk.blockio import DirectMode, aligned_buffer, call_fully
 from kvengine.runtime.tiers.disk.files import Files
 from kvengine.runtime.tiers.disk.format import BLOCK_BYTES
 
@@ -55,9 +55,9 @@ def _probe(files: Files, dir_fd: int, path: str, flag: int, alignment: int) -> b
     files.unlink(PROBE_NAME, dir_fd)
     fd = files.open(PROBE_NAME, os.O_RDWR | os.O_CREAT | os.O_EXCL | flag, dir_fd)
     try:
-        files.pwritev(fd, [data], 0)
+        call_fully(files.pwritev, fd, [data], 0)
         data[:] = bytes(_PROBE_BYTES)
-        files.preadv(fd, [data], 0)
+        call_fully(files.preadv, fd, [data], 0)
         if data != pattern:
             raise TierError(f"{path} does not give back what was written there")
         return flag != 0 and not _cached(fd)

@@ -28,7 +28,7 @@ from attrs import frozen
 from kvengine.runtime.tiers.base import TierError
 from kvengine.runtime.tiers.disk.files import Files, allocated_bytes
 
-__all__ = ["HUNGRY_NAME", "LOCK_NAME", "SEGMENT_SUFFIX", "LaneFiles", "Root"]
+__all__ = ["HUNGRY_NAME", "LOCK_NAME", "SEGMENT_SUFFIX", "LaneFiles", "Others", "Root"]
 
 SEGMENT_SUFFIX = ".seg"
 LOCK_NAME = "LOCK"
@@ -36,6 +36,7 @@ HUNGRY_NAME = "HUNGRY"
 _NAMESPACE = re.compile(r"[0-9a-f]{32}")
 _LANE = re.compile(r"[0-9]{1,4}")
 _POLL_S = 0.002
+_HUNGRY_S = 60.0
 
 
 @frozen
@@ -52,6 +53,17 @@ class LaneFiles:
     """When anything in it was last written (seconds since the epoch)."""
     hungry_s: float
     """When its owner last found no room; 0 if it has room."""
+
+
+@frozen
+class Others:
+    """The owners of lanes besides us."""
+
+    owners: int
+    hungry: bool
+    """Whether one of them lately found no room for its fair share."""
+    unowned_bytes: int
+    """What lanes without an owner occupy."""
 
 
 class Root:
@@ -120,6 +132,25 @@ class Root:
             return []
         return [found for name in names if (found := self._look(namespace, name)) is not None]
 
+    def others(self, namespace: str, lane: str) -> Others:
+        """What there is besides a lane of ours."""
+        rest = [o for o in self.lanes() if (o.namespace, o.lane) != (namespace, lane)]
+        owned = [other for other in rest if self.has_owner(other)]
+        now_s = time.time()
+        return Others(
+            len(owned),
+            any(now_s - other.hungry_s < _HUNGRY_S for other in owned),
+            sum(other.num_bytes for other in rest) - sum(other.num_bytes for other in owned),
+        )
+
+    def has_owner(self, lane: LaneFiles) -> bool:
+        """Whether a process holds a lane right now."""
+        try:
+            with self.unowned(lane.namespace, lane.lane) as dir_fd:
+                return dir_fd is None
+        except OSError:
+            return False
+
     def used_bytes(self) -> int:
         """What everything of ours below this directory occupies."""
         used = sum(lane.num_bytes for lane in self.lanes())
@@ -171,8 +202,8 @@ class Root:
         with suppress(OSError):
             self.files.remove_dir(namespace, self.dir_fd)
 
-    def make_room(self, need_bytes: int, max_bytes: int) -> int:
-        """Take from lanes without an owner until ``need_bytes`` more fit; what fits afterwards.
+    def make_room(self, need_bytes: int, max_bytes: int) -> None:
+        """Take from lanes without an owner until ``need_bytes`` more fit.
 
         The lane that was used longest ago gives first, its oldest segments first. To be used while
         the root is ``locked``.
@@ -190,7 +221,6 @@ class Root:
                         self.files.unlink(name, dir_fd)
                 if not any(n.endswith(SEGMENT_SUFFIX) for n in self.files.list_dir(dir_fd)):
                     self.remove_lane(lane.namespace, lane.lane, dir_fd)
-        return max_bytes - self.used_bytes()
 
     def _look(self, namespace: str, lane: str) -> LaneFiles | None:
         segments: list[tuple[float, str]] = []

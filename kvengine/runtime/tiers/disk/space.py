@@ -35,7 +35,7 @@ class Space:
         """Over everything below the root, whoever owns it."""
         self.segment_bytes = segment_bytes
         self.full = False
-        """Whether the limit, or the file system, did not let us grow the last time."""
+        """Whether the limit is reached: the next segment needs the file of an old one."""
         self._root = root
         self._lane = lane
         self._descriptors = descriptors
@@ -60,15 +60,24 @@ class Space:
         """The segment files that are there. OSError."""
         return self._lane.segment_names()
 
-    def grow(self) -> FileName | None:
-        """A new file of a segment's size; None when the limit does not allow it. OSError."""
-        self.full = True
+    def grow(self, own_bytes: int) -> FileName | None:
+        """A new file of a segment's size, if the limit allows it beside ``own_bytes``. OSError.
+
+        An owner takes what is free, but beyond its fair share only while nobody else is hungry.
+        """
         with self._root.locked(_ROOT_LOCK_S):
-            if self._root.make_room(self.segment_bytes, self.max_bytes) < self.segment_bytes:
-                return None
-            file = self._create()
-        self.full = False
-        self.say_hungry(False)
+            others = self._root.others(self._lane.namespace, self._lane.name)
+            share_bytes = self.max_bytes // (1 + others.owners)
+            within_share = own_bytes + self.segment_bytes <= share_bytes
+            room_bytes = self.max_bytes - self._root.used_bytes() + others.unowned_bytes
+            fits = room_bytes >= self.segment_bytes
+            file = None
+            if fits and (within_share or not others.hungry):
+                self._root.make_room(self.segment_bytes, self.max_bytes)
+                file = self._create()
+        left_bytes = room_bytes - self.segment_bytes if file else 0
+        self.full = left_bytes < self.segment_bytes
+        self.say_hungry(bool(others.owners) and within_share and not fits)
         return file
 
     def remove(self, file: FileName) -> None:

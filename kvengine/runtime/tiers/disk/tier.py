@@ -250,7 +250,7 @@ class DiskTier(Tier):
             return
         try:
             probe_direct(self._files, mount.lane.dir_fd, mount.lane.path, False)
-        except TierError:
+        except (OSError, TierError):
             return
         batch.settle(0, Outcome.DONE)
 
