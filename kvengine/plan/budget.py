@@ -14,7 +14,15 @@ from kvengine.plan.setup import Setup
 from kvengine.plan.specs import Spec
 from kvengine.units import ceil_div, format_bytes
 
-__all__ = ["Budget", "agreed", "check_fits", "fit_length", "max_concurrency", "request_bytes"]
+__all__ = [
+    "Budget",
+    "agreed",
+    "check_fits",
+    "fit_length",
+    "group_pages",
+    "max_concurrency",
+    "request_bytes",
+]
 
 
 @frozen(kw_only=True)
@@ -95,7 +103,8 @@ def _state_pages(spec: Spec, length: int) -> int:
     return 1 + spec.draft_states
 
 
-def _group_pages(bundle: Bundle, setup: Setup, length: int) -> int:
+def group_pages(bundle: Bundle, setup: Setup, length: int) -> int:
+    """Blocks of a group that a request of ``length`` tokens holds at most."""
     if not bundle.uniform:
         return _pages(bundle.spec, setup, length)
     return max(_pages(spec, setup, length) for spec in bundle.kinds)
@@ -107,7 +116,7 @@ def request_bytes(budget: Budget, length: int) -> int:
     if budget.is_empty:
         return 0
     if setup.facts.named_layouts:
-        pages = sum(_group_pages(bundle, setup, length) for bundle in bundles)
+        pages = sum(group_pages(bundle, setup, length) for bundle in bundles)
         return budget.bytes_per_block * pages
     if len(bundles) == 1 and bundles[0].uniform:
         kinds = bundles[0].kinds
@@ -123,7 +132,7 @@ def _tuple_request(bundles: Sequence[Bundle], setup: Setup, length: int) -> int:
     """Every group counted as if it had the first one's page sizes, and the most tuples."""
     tuple_bytes = sum({spec.page_bytes for spec in bundles[0].kinds})
     tuples = max(_most_of_one_size(bundle) for bundle in bundles)
-    pages = sum(_group_pages(bundle, setup, length) for bundle in bundles)
+    pages = sum(group_pages(bundle, setup, length) for bundle in bundles)
     return tuples * pages * tuple_bytes
 
 

@@ -18,7 +18,7 @@ from kvengine.plan.setup import Setup
 from kvengine.plan.specs import Spec
 from kvengine.units import align_up
 
-__all__ = ["Layout", "Placement", "choose_layout", "place", "row_stride"]
+__all__ = ["Layout", "Placement", "choose_layout", "packed_layout", "place", "row_stride"]
 
 _PREFERENCE = ("LBNHC", "LBHNC", "BLNHC", "BLHNC", "BHLNC", "LHBNC")
 _COMPACT = frozenset({"LBNHC", "LBHNC", "BLNHC", "BLHNC"})
@@ -55,11 +55,7 @@ class Placement:
 
 def choose_layout(setup: Setup, resolved: Resolved) -> str:
     """The named layout of a release from 0.29 on; PlanError when none fits all layers."""
-    candidates = list(resolved.layouts or _PREFERENCE)
-    specs = {spec for stage in resolved.stages for spec in stage.values()}
-    shapes = {(spec.heads, spec.states, spec.page_bytes) for spec in specs}
-    if len(shapes) > 1:
-        candidates = [name for name in candidates if name in _COMPACT]
+    candidates = _candidates(resolved)
     if not candidates:
         raise PlanError(
             "setup",
@@ -90,6 +86,20 @@ def choose_layout(setup: Setup, resolved: Resolved) -> str:
     if setup.has_connector and _CONNECTOR_WANTS in candidates:
         return _CONNECTOR_WANTS
     return candidates[0]
+
+
+def packed_layout(resolved: Resolved, name: str) -> str | None:
+    """The packed layout that is nearest to ``name``, None where no backend reads one."""
+    packed = [one for one in _candidates(resolved) if one in _COMPACT and one.startswith("B")]
+    twin = f"BL{name[2:]}"
+    return twin if twin in packed else next(iter(packed), None)
+
+
+def _candidates(resolved: Resolved) -> list[str]:
+    names = list(resolved.layouts or _PREFERENCE)
+    specs = {spec for stage in resolved.stages for spec in stage.values()}
+    shapes = {(spec.heads, spec.states, spec.page_bytes) for spec in specs}
+    return [name for name in names if name in _COMPACT] if len(shapes) > 1 else names
 
 
 def row_stride(bundles: Sequence[Bundle], layout: Layout) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Literal
 
 from attrs import evolve
@@ -17,9 +18,11 @@ from kvengine.plan.budget import (
     max_concurrency,
     request_bytes,
 )
+from kvengine.plan.findings import Seen, cache_findings
 from kvengine.plan.groups import Bundle, form_groups, stage_part
 from kvengine.plan.layout import Layout, choose_layout, place
 from kvengine.plan.offload import Units, hash_units, plan_offload
+from kvengine.plan.offload_findings import offload_findings
 from kvengine.plan.plan import Group, Plan
 from kvengine.plan.resolve import Resolved, resolve
 from kvengine.plan.setup import Setup, resolve_setup
@@ -38,6 +41,12 @@ def make_plan(config: Config, *, packing: Packing = "engine") -> Plan:
     out or one request does not fit. When only offloading is refused, ``Plan.offload`` holds the
     refusal.
     """
+    seen = _planned(config, packing)
+    found = (*cache_findings(seen), *offload_findings(seen))
+    return evolve(seen.plan, problems=(*seen.plan.problems, *found))
+
+
+def _planned(config: Config, packing: Packing) -> Seen:
     setup = resolve_setup(config)
     resolved = resolve(setup)
     name = choose_layout(setup, resolved) if setup.facts.named_layouts else ""
@@ -47,7 +56,23 @@ def make_plan(config: Config, *, packing: Packing = "engine") -> Plan:
     layout = _layout(setup, bundles, name, packing)
     budgets = _budgets(setup, resolved, bundles, layout)
     length = _checked_length(setup, budgets)
-    return _assemble(config, setup, resolved, bundles, budgets, length)
+    plan = _assemble(config, setup, resolved, bundles, budgets, length)
+    return Seen(
+        config=config,
+        setup=setup,
+        resolved=resolved,
+        budgets=budgets,
+        plan=plan,
+        with_hybrid=partial(_with_hybrid, config, packing),
+    )
+
+
+def _with_hybrid(config: Config, packing: Packing) -> Plan | None:
+    on = evolve(config, cache=evolve(config.cache, hybrid=True))
+    try:
+        return _planned(on, packing).plan
+    except PlanError:
+        return None
 
 
 def _layout(setup: Setup, bundles: Sequence[Bundle], name: str, packing: Packing) -> Layout:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from math import gcd, lcm
 from typing import Any
 
@@ -16,7 +16,7 @@ from kvengine.plan.setup import Setup
 from kvengine.plan.specs import Spec
 from kvengine.units import align_up, ceil_div
 
-__all__ = ["Units", "hash_units", "plan_offload"]
+__all__ = ["Units", "hash_units", "plan_offload", "why_copied"]
 
 _PATH = ("kv_transfer", "kv_connector_extra_config")
 
@@ -72,7 +72,7 @@ def plan_offload(
         return refused
     sizes = [_offered(bundle, setup) for bundle in bundles]
     chunks = tuple(bundle.row_bytes * blocks for bundle in bundles)
-    replicated = _replicated(bundles, setup, bytes_per_block, extra)
+    replicated = why_copied(bundles, setup, bytes_per_block) is None
     copies = 1 if replicated else setup.world
     stored = align_up(bytes_per_block * copies * blocks, setup.facts.chunk_page_bytes)
     budget = getattr(extra, "cpu_bytes_to_use", None)
@@ -105,8 +105,7 @@ def _blocks_per_chunk(bundles: Sequence[Bundle], setup: Setup, units: Units, ext
                 "geometry",
                 f"groups of {size} tokens per block are not whole hash units of"
                 f" {units.hash_tokens} tokens",
-                "switch prefix caching on, so that block sizes are aligned",
-                ("cache", "prefix_caching"),
+                *_aligning(setup),
             )
     blocks = getattr(extra, "blocks_per_chunk", None)
     if not setup.facts.blocks_per_chunk:
@@ -124,16 +123,26 @@ def _blocks_per_chunk(bundles: Sequence[Bundle], setup: Setup, units: Units, ext
     return 1 if tokens is None else _from_tokens(int(tokens), sizes, setup)
 
 
+def _aligning(setup: Setup) -> tuple[str, tuple[str, ...]]:
+    """What makes groups whole hash units, and where."""
+    if setup.mamba_mode == "all":
+        return "use the mode align", ("cache", "mamba_cache_mode")
+    return "switch prefix caching on, so that block sizes are aligned", ("cache", "prefix_caching")
+
+
 def _from_tokens(tokens: int, sizes: Sequence[int], setup: Setup) -> int:
     path = (*_PATH, "block_size")
     distinct = sorted(set(sizes))
+    by_blocks = setup.facts.blocks_per_chunk
     if len(distinct) != 1:
         raise _refuse(
             "geometry",
             "block_size is impossible here: groups have "
             + " and ".join(map(str, distinct))
             + " tokens per block",
-            "use blocks_per_chunk",
+            "use blocks_per_chunk"
+            if by_blocks
+            else "leave it out: one block is one chunk; blocks_per_chunk needs vLLM 0.26",
             path,
         )
     size = distinct[0]
@@ -141,7 +150,8 @@ def _from_tokens(tokens: int, sizes: Sequence[int], setup: Setup) -> int:
         raise _refuse(
             "geometry",
             f"block_size {tokens} is not a multiple of the {size} tokens of one block",
-            f"use {ceil_div(tokens, size) * size}, or blocks_per_chunk = {ceil_div(tokens, size)}",
+            f"use {ceil_div(tokens, size) * size}"
+            + f", or blocks_per_chunk = {ceil_div(tokens, size)}" * by_blocks,
             path,
         )
     return tokens // size
@@ -151,32 +161,28 @@ def _refuse(code: str, message: str, hint: str, path: tuple[str, ...]) -> PlanEr
     return PlanError("plan", code, message, hint, path=path)
 
 
-def _replicated(bundles: Sequence[Bundle], setup: Setup, bytes_per_block: int, extra: Any) -> bool:
-    """Whether all ranks hold the same bytes and one copy of them is kept in host memory."""
-    alone = (
-        setup.model.latent
-        and setup.tensor > 1
-        and setup.pipeline == 1
-        and setup.context == 1
-        and setup.prefill_context == 1
-        and setup.executor == "mp"
-        and setup.nodes == 1
-    )
-    if not alone or not bundles:
-        return False
-    if setup.facts.keeps_replicas_once == "one_mla_group":
+def why_copied(bundles: Sequence[Bundle], setup: Setup, bytes_per_block: int) -> str | None:
+    """Why host memory keeps every rank's copy apart; None where one copy stands for all."""
+    facts = setup.facts
+    if not setup.model.latent or setup.tensor == 1 or not bundles:
+        return "ranks hold different bytes"
+    if facts.keeps_replicas_once == "never":
+        return f"vLLM {facts.release} keeps no copy for all ranks, releases from 0.27 on do"
+    if setup.pipeline > 1 or setup.nodes > 1:
+        return "the engine spans pipeline stages or machines"
+    if setup.context > 1 or setup.prefill_context > 1:
+        return "context parallelism divides the tokens over the ranks"
+    if setup.executor != "mp":
+        return f"the executor is {setup.executor}, and only mp shares host memory"
+    if facts.keeps_replicas_once == "one_mla_group":
         only = bundles[0]
-        return (
-            len(bundles) == 1
-            and not only.uniform
-            and only.spec.kind == "mla"
-            and bytes_per_block == only.row_bytes
-        )
-    if setup.facts.keeps_replicas_once == "every_layer":
-        specs = {spec for bundle in bundles for spec in bundle.kinds}
-        replicas = reduce(gcd, (_replicas(spec, setup.tensor) for spec in specs), setup.tensor)
-        return replicas == setup.tensor
-    return False
+        alike = len(bundles) == 1 and not only.uniform and only.spec.kind == "mla"
+        if alike and bytes_per_block == only.row_bytes:
+            return None
+        return f"vLLM {facts.release} does so for a single group of alike layers alone"
+    specs = {spec for bundle in bundles for spec in bundle.kinds}
+    replicas = reduce(gcd, (_replicas(spec, setup.tensor) for spec in specs), setup.tensor)
+    return None if replicas == setup.tensor else "some layers are divided over the ranks"
 
 
 def _replicas(spec: Spec, tensor: int) -> int:
@@ -187,16 +193,14 @@ def _replicas(spec: Spec, tensor: int) -> int:
 
 def _tiers(chunks: Sequence[int], copies: int, budget: int | None, extra: Any) -> tuple[Tier, ...]:
     """kvengine's own tiers: every chunk takes what its own group needs, on all ranks together."""
-    found = []
-    if budget:
-        fits = tuple(int(budget) // (size * copies) if size else None for size in chunks)
-        found.append(Tier(type="host", capacity_bytes=int(budget), num_chunks=fits))
+    found = [_tier("host", budget, chunks, copies)] if budget else []
     for tier in getattr(extra, "secondary_tiers", None) or ():
-        if isinstance(tier, Mapping):
-            kind, limit = str(tier.get("type", "")), tier.get("max_size_bytes")
-        else:
-            kind, limit = str(getattr(tier, "type", "")), getattr(tier, "max_size_bytes", None)
-        limit = limit if isinstance(limit, int) and limit > 0 else None
-        fits = tuple(limit // (size * copies) if limit and size else None for size in chunks)
-        found.append(Tier(type=kind, capacity_bytes=limit, num_chunks=fits))
+        read = tier.get if isinstance(tier, Mapping) else partial(getattr, tier)
+        found.append(_tier(str(read("type", "")), read("max_bytes", None), chunks, copies))
     return tuple(found)
+
+
+def _tier(kind: str, limit: Any, chunks: Sequence[int], copies: int) -> Tier:
+    capacity = limit if isinstance(limit, int) and limit > 0 else None
+    fits = tuple(capacity // (size * copies) if capacity and size else None for size in chunks)
+    return Tier(type=kind, capacity_bytes=capacity, num_chunks=fits)
