@@ -11,7 +11,7 @@ from kvengine.document.text import Fault
 from kvengine.document.tree import Entry, Node
 from kvengine.errors import show
 
-__all__ = ["load", "scan"]
+__all__ = ["built", "load", "scan"]
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"')
@@ -46,9 +46,13 @@ def _constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON number")
 
 
-def scan(body: str) -> Node:
-    """Where every key and value of a JSON text stands; a Fault where it is not JSON."""
-    scanner = _Scanner(body)
+def scan(body: str, tolerated: list[Fault] | None = None) -> Node:
+    """Where every key and value of a JSON text stands; a Fault where it is not JSON.
+
+    With a list ``tolerated``, comments, trailing commas and keys given twice go there, and
+    reading goes on.
+    """
+    scanner = _Scanner(body, tolerated)
     root = scanner.value(scanner.skip(0))
     end = scanner.skip(root.end)
     if end < len(body):
@@ -58,22 +62,38 @@ def scan(body: str) -> Node:
     return root
 
 
+def built(body: str, node: Node) -> Any:
+    """The value that a scanned text writes; of a key given twice the last."""
+    if node.kind == "map":
+        return {entry.key: built(body, entry.node) for entry in node.entries}
+    if node.kind == "list":
+        return [built(body, entry.node) for entry in node.entries]
+    return json.loads(body[node.start : node.end])
+
+
 class _Scanner:
-    def __init__(self, body: str) -> None:
+    def __init__(self, body: str, tolerated: list[Fault] | None) -> None:
         self.body = body
+        self.tolerated = tolerated
+
+    def _tolerate(self, fault: Fault) -> None:
+        if self.tolerated is None:
+            raise fault
+        self.tolerated.append(fault)
 
     def skip(self, at: int) -> int:
         """Behind the white space at ``at``; a comment is a fault."""
-        match = _SPACE.match(self.body, at)
-        assert match is not None
-        at = match.end()
-        if self.body.startswith(_COMMENTS, at):
+        while True:
+            match = _SPACE.match(self.body, at)
+            assert match is not None
+            at = match.end()
+            if not self.body.startswith(_COMMENTS, at):
+                return at
             end = self.body.find("*/", at) + 2 if self.body.startswith("/*", at) else 0
             end = end if end > 1 else self._line_end(at)
-            raise Fault(
-                "syntax", "has a comment, which JSON does not allow", at, end, hint="remove it"
-            )
-        return at
+            message = "has a comment, which JSON does not allow"
+            self._tolerate(Fault("syntax", message, at, end, hint="remove it"))
+            at = end
 
     def value(self, at: int) -> Node:
         first = self.body[at : at + 1]
@@ -97,10 +117,13 @@ class _Scanner:
         at = self.skip(start + 1)
         while self.body[at : at + 1] != "}":
             at = self._comma(node, at, "}")
+            if self.body[at : at + 1] == "}":
+                break
             key_end = self._key(at)
             key = json.loads(self.body[at:key_end])
             if key in seen:
-                raise Fault("duplicate-key", f"gives the key {show(key)} twice", at, key_end)
+                message = f"gives the key {show(key)} twice"
+                self._tolerate(Fault("duplicate-key", message, at, key_end))
             seen.add(key)
             colon = self.skip(key_end)
             if self.body[colon : colon + 1] != ":":
@@ -116,6 +139,8 @@ class _Scanner:
         at = self.skip(start + 1)
         while self.body[at : at + 1] != "]":
             at = self._comma(node, at, "]")
+            if self.body[at : at + 1] == "]":
+                break
             child = self.value(at)
             node.add(Entry(len(node.entries), child.start, child.end, child))
             at = self.skip(child.end)
@@ -136,7 +161,7 @@ class _Scanner:
         behind = self.skip(at + 1)
         if self.body[behind : behind + 1] == closing:
             message = f"has a trailing comma before '{closing}', which JSON does not allow"
-            raise Fault("syntax", message, at, hint="remove it")
+            self._tolerate(Fault("syntax", message, at, hint="remove it"))
         return behind
 
     def _key(self, at: int) -> int:

@@ -1,0 +1,1 @@
+"""Transfer configs inside of other files: manifests, scripts, command lines."""
