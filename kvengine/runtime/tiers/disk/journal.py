@@ -154,15 +154,14 @@ class Journal:
                 return
 
     def drop_missing(self) -> None:
-        """Forget complete segments whose files somebody removed, so that their space is free.
-
-        Raises OSError.
-        """
+        """Forget segments whose files somebody removed, so that their space is free. OSError."""
         with self._lock:
             names = self._space.names()
-            missing = [segment for segment in self._closed if segment.file.name not in names]
             self._spares = [file for file in self._spares if file.name in names]
-            for segment in missing:
+            if self._active is not None and self._active.file.name not in names:
+                self._closed.append(self._active)
+                self._active = None
+            for segment in [s for s in self._closed if s.file.name not in names]:
                 _log.warning("%s is gone, and the chunks in it", segment.file.path)
                 self.retire(segment, keep_file=False)
 

@@ -1,0 +1,227 @@
+"""Whatever the file system does ends in misses and a log line (R10, R12, R19, R21)."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import shutil
+
+import pytest
+
+from kvengine.runtime.tiers.base import Outcome, TierError
+from kvengine.runtime.tiers.health import Guarded
+from tests.runtime.tiers.kit import (
+    DONE,
+    MIB,
+    FaultyFiles,
+    bytes_below,
+    disk,
+    get,
+    keys_of,
+    put,
+    readable,
+    segments,
+    wait_until,
+)
+
+KEYS = keys_of(range(20))
+NUMBERS = [errno.EIO, errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EDQUOT]
+
+
+@pytest.fixture
+def files():
+    return FaultyFiles()
+
+
+@pytest.mark.parametrize("number", NUMBERS, ids=errno.errorcode.get)
+def test_a_write_that_fails_is_a_failure_and_costs_nothing_else(tmp_path, files, number, caplog):
+    """Chunks stored before are there; later stores work; the error is named with its path."""
+    with disk(tmp_path, files=files) as tier:
+        put(tier, KEYS[:5])
+        files.fail["pwritev"] = number
+        assert put(tier, KEYS[5:10]) == (Outcome.FAILED,) * 5
+        assert tier.exists(KEYS[5:10]) == [False] * 5
+        assert readable(tier, KEYS[:5]) == KEYS[:5]
+        files.fail.clear()
+
+        assert set(put(tier, KEYS)) == {DONE}
+        assert readable(tier, KEYS) == KEYS
+        assert tier.stats().failures == {errno.errorcode[number]: 5}
+    lines = [line for line in caplog.messages if "cannot be written" in line]
+    assert lines
+    assert os.strerror(number) in lines[0]
+    assert str(tmp_path) in lines[0]
+
+
+@pytest.mark.parametrize("number", NUMBERS[:1] + NUMBERS[3:4], ids=errno.errorcode.get)
+def test_a_read_that_fails_is_a_failure_once_and_a_miss_from_then_on(
+    tmp_path, files, number, caplog
+):
+    """So that whoever asks again makes progress (R19)."""
+    with disk(tmp_path, files=files) as tier:
+        put(tier, KEYS)
+        files.fail["preadv"] = number
+        assert get(tier, KEYS[:3])[0] == (Outcome.FAILED,) * 3
+        files.fail.clear()
+        assert tier.exists(KEYS[:4]) == [False] * 3 + [True]
+        assert get(tier, KEYS[:3])[0] == (Outcome.MISS,) * 3
+
+        assert readable(tier, KEYS) == KEYS[3:]
+        assert set(put(tier, KEYS)) == {DONE}
+    lines = [line for line in caplog.messages if "cannot be read" in line]
+    assert len(lines) == 1
+    assert os.strerror(number) in lines[0]
+
+
+def test_one_bad_block_costs_one_chunk(tmp_path, files):
+    """Neighbours of a chunk that cannot be read are read one by one."""
+
+    class BadBlock(FaultyFiles):
+        bad: range | None = None
+
+        def preadv(self, fd, buffers, offset):
+            end = offset + sum(map(len, buffers))
+            if self.bad and offset < self.bad.stop and self.bad.start < end:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return super().preadv(fd, buffers, offset)
+
+    files = BadBlock()
+    with disk(tmp_path, files=files, n_write_threads=1) as tier:
+        put(tier, KEYS[:4])
+        files.bad = range(8192 + 16384, 8192 + 16384 + 4096)
+
+        assert len(readable(tier, KEYS[:4])) == 3
+
+
+def test_a_segment_that_cannot_be_opened_is_dropped_whole(tmp_path, files):
+    """Its chunks are misses, known as such at once."""
+    with disk(tmp_path) as tier:
+        put(tier, KEYS)
+    with disk(tmp_path, files=files) as tier:
+        for path in segments(tmp_path):
+            path.unlink()
+        tier._mount.device.descriptors.close()
+        get(tier, KEYS[:1])
+
+        assert not any(tier.exists(KEYS))
+        wait_until(lambda: set(put(tier, KEYS)) == {DONE})
+        assert readable(tier, KEYS) == KEYS
+
+
+def test_a_tier_that_fails_is_left_alone_and_comes_back(tmp_path, files):
+    """Under guard it is out of service after a few failures, and in again when a probe works."""
+    with Guarded(disk(tmp_path, files=files), most_failures=5, pause_s=0.05) as tier:
+        put(tier, KEYS[:5])
+        files.fail["pwritev"] = errno.EROFS
+        put(tier, KEYS[5:10])
+        assert not tier.in_service
+        calls = len(files.calls)
+        assert put(tier, KEYS[5:10]) == (Outcome.REFUSED,) * 5
+        assert get(tier, KEYS[:5])[0] == (Outcome.MISS,) * 5
+        assert tier.stats().in_service is False
+        assert len(files.calls) <= calls + 3
+        files.fail.clear()
+        wait_until(lambda: tier.in_service)
+
+        assert readable(tier, KEYS[:5]) == KEYS[:5]
+        assert set(put(tier, KEYS)) == {DONE}
+
+
+def test_a_directory_that_vanishes_is_noticed_and_found_again(tmp_path, caplog):
+    """Chunks are misses and puts fail, nothing hangs; when it is back the tier goes on."""
+    root = tmp_path / "root"
+    with disk(root) as tier:
+        put(tier, KEYS)
+        shutil.rmtree(root)
+        wait_until(lambda: not any(tier.exists(KEYS)))
+        assert get(tier, KEYS[:2])[0] == (Outcome.MISS,) * 2
+        assert put(tier, KEYS[:2]) == (Outcome.FAILED,) * 2
+        assert tier.stats().in_service is False
+        assert not tier.probe(1)
+        root.mkdir()
+        wait_until(lambda: put(tier, KEYS) == (DONE,) * len(KEYS))
+
+        assert readable(tier, KEYS) == KEYS
+    assert any(line.endswith("is gone: its chunks are misses") for line in caplog.messages)
+    assert any(line.endswith("is back") for line in caplog.messages)
+
+
+def test_a_directory_emptied_by_somebody_is_noticed(tmp_path):
+    """Its space is free at once: no deleted file stays open for long."""
+    with disk(tmp_path) as tier:
+        put(tier, keys_of(range(200)))
+        for path in tmp_path.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        wait_until(lambda: not any(tier.exists(KEYS)))
+        wait_until(lambda: put(tier, KEYS) == (DONE,) * len(KEYS))
+
+        assert readable(tier, KEYS) == KEYS
+        assert bytes_below(tmp_path) < 2 * MIB
+
+
+@pytest.mark.parametrize(
+    ("prepare", "message"),
+    [
+        (lambda path: path.write_bytes(b""), "{} cannot be used as a disk tier: Not a directory"),
+        (lambda path: None, "{}/below/it cannot be used as a disk tier: No such file or directory"),
+    ],
+)
+def test_a_place_that_cannot_be_used_is_refused_at_the_start(tmp_path, prepare, message):
+    """With the reason."""
+    path = tmp_path / "place"
+    prepare(path)
+    root = path if path.exists() else path / "below" / "it"
+    if root != path:
+        path.symlink_to("/proc/self/fd/nowhere")
+    with pytest.raises(TierError) as caught:
+        disk(root)
+
+    assert str(caught.value).startswith(message.format(path)[:60])
+
+
+def test_a_read_only_place_is_refused_at_the_start(tmp_path, files):
+    """Nothing can be stored there."""
+    files.fail["pwritev"] = errno.EROFS
+    with pytest.raises(TierError) as caught:
+        disk(tmp_path, files=files)
+
+    assert os.strerror(errno.EROFS) in str(caught.value)
+
+
+def test_random_faults_never_give_wrong_bytes(tmp_path, files):
+    """Thousands of calls, a tenth of them failing: what is DONE is right, the limit holds."""
+    chance = random.Random(7)
+
+    class Fickle(FaultyFiles):
+        armed = False
+
+        def _meet(self, call):
+            if self.armed and chance.random() < 0.1:
+                number = chance.choice(NUMBERS)
+                raise OSError(number, os.strerror(number))
+
+        def pwritev(self, fd, buffers, offset):
+            if self.armed and chance.random() < 0.1:
+                super().pwritev(fd, buffers[:1], offset)  # torn
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return super().pwritev(fd, buffers, offset)
+
+    files = Fickle()
+    keys = keys_of(range(300))
+    tried = 0
+    with disk(tmp_path, files=files, max_bytes=6 * MIB) as tier:
+        files.armed = True
+        for _ in range(150):
+            some = chance.sample(keys, 10)
+            outcomes = put(tier, some)
+            assert set(outcomes) <= {DONE, Outcome.FAILED, Outcome.REFUSED}
+            tried += len(readable(tier, chance.sample(keys, 10)))
+            assert bytes_below(tmp_path) <= 6 * MIB
+        files.armed = False
+        readable(tier, keys)
+        assert set(put(tier, keys)) == {DONE}
+    with disk(tmp_path, max_bytes=6 * MIB) as tier:
+        assert len(readable(tier, keys)) > 100
+
+    assert tried > 100
