@@ -46,16 +46,16 @@ def _write(name: str | None) -> int:
     """Regenerate the schema ``name``, or all that follow the declarations."""
     import json
 
-    from kvengine.config.published import GENERATED, schema_folder
+    from kvengine.config.published import GENERATED, WRITTEN, schema_folder
 
     folder = schema_folder()
     if folder.name != "schema":
         raise UsageError("schema: --write works in a checkout, this is an installed package")
     if name is not None and name not in GENERATED:
         raise UsageError(f"schema: {name} is released and frozen, it is never written again")
-    for each in GENERATED if name is None else (name,):
+    for each in WRITTEN if name is None else (name,):
         file = folder / f"{each}.json"
-        text = json.dumps(GENERATED[each](), indent=2, ensure_ascii=False) + "\n"
+        text = json.dumps(WRITTEN[each](), indent=1, ensure_ascii=False) + "\n"
         same = file.is_file() and file.read_text("utf-8") == text
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, "utf-8")

@@ -61,7 +61,7 @@ def _said(
     table: Table, root: Any, mode: Mode, release: Release | None, homes: Homes, shaped: bool
 ) -> Iterator[Problem]:
     """Everything there is to say of one table: its relations, its names, its keys, its values."""
-    given = _as_read(table, mode)
+    given = _as_read(table, mode, release)
     for relation in relations_of(table.model):
         if (release or NEWEST) in relation.vllm:
             for problem in relation.violations(given):
@@ -74,14 +74,16 @@ def _said(
         yield from _field_said(field, value, table, root, mode, release)
 
 
-def _as_read(table: Table, mode: Mode) -> dict[str, Any]:
-    """The table as relations see it: values converted, nulls that are no choice left out."""
+def _as_read(table: Table, mode: Mode, release: Release | None) -> dict[str, Any]:
+    """The table as relations see it: what is read, converted, without nulls that are no choice."""
     declared = fields_of(table.model)
     given = {}
     for key, value in table.data.items():
         field = declared.get(key)
         if field is None:
             given[key] = value
+        elif release is not None and release not in field.option.vllm:
+            continue
         elif not (value is None and field.option.nullable):
             given[key] = meaning(value, field, mode)
     return given

@@ -24,6 +24,7 @@ Mode = Literal["old", "strict", "release"]
 
 Json = dict[str, Any]
 
+_MANY = 3
 _SWITCH_TEXT = r"^([Tt][Rr][Uu][Ee]|[Ff][Aa][Ll][Ss][Ee])$"
 
 
@@ -42,6 +43,7 @@ def object_schema(
     """
     writer = _Writer(mode, release, relations)
     schema = writer.table(model)
+    writer.share()
     if writer.definitions:
         schema["definitions"] = dict(sorted(writer.definitions.items()))
     return schema
@@ -54,6 +56,20 @@ class _Writer:
     relations: bool
     definitions: dict[str, Json] = Factory(dict)
     families: dict[type, Variant] = Factory(dict)
+    uses: dict[int, list[tuple[str, Json]]] = Factory(dict)
+
+    def share(self) -> None:
+        """Say once what many tables inherit."""
+        for uses in self.uses.values():
+            name, first = uses[0]
+            if len(uses) >= _MANY and "$ref" not in first:
+                unique = name
+                while unique in self.definitions:
+                    unique += "_"
+                self.definitions[unique] = {**first}
+                for _, schema in uses:
+                    schema.clear()
+                    schema["$ref"] = f"#/definitions/{unique}"
 
     def reference(self, model: type) -> Json:
         name = model.__name__.lstrip("_")
@@ -154,21 +170,22 @@ class _Writer:
                     "if": {"properties": condition, "required": [tag]},
                     "then": {"properties": {field.name: self.reference(model)}},
                 }
+        for condition, model in self.outside(variant):
+            then = {"properties": {field.name: self.reference(model)}}
+            yield {"if": condition, "then": then}
+        if variant.closed:
+            yield self.closing(variant, closed_door, nullable=self.mode == "release")
+
+    def outside(self, variant: Variant) -> Iterator[tuple[Json, type]]:
+        """Names that are known where their module is named: the condition, and the class."""
         for name, model in variant.outside.items():
             facts = named(variant.outside, name)
-            if facts is None or is_plain(model) or not opened:
+            if facts is None or variant.open_with is None or is_plain(model):
                 continue
             modules = "|".join(module.replace(".", r"\.") for module in facts.modules)
             path = {"type": "string", "pattern": rf"^({modules})(\.|$)"}
-            yield {
-                "if": {
-                    "properties": {tag: _one_of([name]), opened: path},
-                    "required": [tag, opened],
-                },
-                "then": {"properties": {field.name: self.reference(model)}},
-            }
-        if variant.closed:
-            yield self.closing(variant, closed_door, nullable=self.mode == "release")
+            properties = {variant.tag: _one_of([name]), variant.open_with: path}
+            yield {"properties": properties, "required": [*properties]}, model
 
     def closing(self, variant: Variant, closed_door: Json, nullable: bool) -> Json:
         """Names that are none of ours need a module of the user's own."""
@@ -202,6 +219,8 @@ class _Writer:
         if variant.default is not None:
             other["required"] = [tag]
         branches.append({"if": other, "then": self.reference(variant.otherwise)})
+        for condition, chosen in self.outside(variant):
+            branches.append({"if": condition, "then": self.reference(chosen)})
         if variant.closed:
             closed_door: Json = {variant.open_with: {"type": "null"}} if variant.open_with else {}
             branches.append(self.closing(variant, closed_door, nullable=False))
@@ -222,6 +241,7 @@ class _Writer:
         if option.deprecated is not None:
             schema["deprecated"] = True
             schema["deprecationMessage"] = f"use {option.deprecated.use} instead"
+        self.uses.setdefault(id(option), []).append((field.name, schema))
         return schema
 
     def value(self, field: Field) -> Json:

@@ -6,6 +6,7 @@ from functools import cache
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from jsonschema import Draft7Validator
 from jsonschema.validators import extend
 
@@ -13,6 +14,8 @@ from kvengine.config.engine import Config
 from kvengine.config.published import GENERATED, published
 from kvengine.config.transfer import KVTransferConfig
 from kvengine.rules.check import check
+from kvengine.rules.releases import KNOWN
+from tests.config.mutations import mutants
 from tests.documents import documents
 
 
@@ -49,7 +52,7 @@ def test_published_schemas_are_schemas(name):
 
 
 @given(document=documents(Config))
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 def test_engine_documents_are_judged_alike(document):
     """For an engine document the checker and kv-engine-2.json agree."""
     document["schema"] = 2
@@ -57,8 +60,17 @@ def test_engine_documents_are_judged_alike(document):
     agree("kv-engine-2", document, errors(Config, document, "strict"))
 
 
-@given(document=documents(KVTransferConfig))
-@settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+@given(document=documents(KVTransferConfig) | mutants())
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 def test_bare_transfer_configs_are_judged_alike(document):
     """For a bare transfer config the checker and kv-transfer.json agree."""
     agree("kv-transfer", document, errors(KVTransferConfig, document, "release"))
+
+
+@given(document=documents(KVTransferConfig) | mutants(), wanted=st.sampled_from(KNOWN))
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+def test_bare_transfer_configs_are_judged_alike_by_release(document, wanted):
+    """For one release, names, keys and rules that come and go included."""
+    wrong = errors(KVTransferConfig, document, "release", wanted)
+
+    agree(f"vllm/kv-transfer-{wanted}", document, wrong)
