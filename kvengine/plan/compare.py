@@ -115,12 +115,25 @@ def _rows(before: Outcome, after: Outcome) -> Iterator[Row]:
 
 
 def _groups(before: Sequence[Group], after: Sequence[Group]) -> Iterator[Row]:
-    """Group by group, in order; groups of other layers are other groups all the same."""
     yield Row("groups", len(before), len(after))
-    for index in range(max(len(before), len(after))):
-        pair = [groups[index] if index < len(groups) else None for groups in (before, after)]
+    for old, new in _paired([g.layers for g in before], [g.layers for g in after]):
+        label = f"group {old if new is None else new}"
+        if old is not None and new is not None and old != new:
+            label = f"group {old} -> {new}"
+        pair = (None if old is None else before[old], None if new is None else after[new])
         for name in ("kind", "layers", "tokens_per_block", "page_bytes", "row_bytes"):
-            yield Row(f"group {index} {name}", *(_of_group(group, name) for group in pair))
+            yield Row(f"{label} {name}", *(_of_group(group, name) for group in pair))
+
+
+def _paired(
+    before: Sequence[tuple[str, ...]], after: Sequence[tuple[str, ...]]
+) -> Iterator[tuple[int | None, int | None]]:
+    """Indices of groups of the same layers; of the others, in order."""
+    found = {index: after.index(layers) for index, layers in enumerate(before) if layers in after}
+    free = [index for index in range(len(after)) if index not in found.values()]
+    for old in range(len(before)):
+        yield old, found[old] if old in found else free.pop(0) if free else None
+    yield from ((None, new) for new in free)
 
 
 def _of_group(group: Group | None, name: str) -> Any:

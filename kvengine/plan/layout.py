@@ -159,7 +159,14 @@ def _pools(bundles: Sequence[Bundle], num_blocks: int) -> Placement:
     """One allocation per layer of the longest group; groups share them."""
     pages = _pool_pages(bundles)
     slots = tuple(
-        _slot(name, group, i, 0, pages[i], spec.page_bytes)
+        Slot(
+            layer=name,
+            group=group,
+            allocation=i,
+            offset_bytes=0,
+            stride_bytes=pages[i],
+            page_bytes=spec.page_bytes,
+        )
         for group, bundle in enumerate(bundles)
         for i, (name, spec) in enumerate(_each(bundle))
     )
@@ -175,7 +182,16 @@ def _slab(
         offset = 0
         for names, spec in found:
             for name in names:
-                slots.append(_slot(name, group, 0, offset, stride, spec.page_bytes))
+                slots.append(
+                    Slot(
+                        layer=name,
+                        group=group,
+                        allocation=0,
+                        offset_bytes=offset,
+                        stride_bytes=stride,
+                        page_bytes=spec.page_bytes,
+                    )
+                )
                 offset += spec.page_bytes
     return Placement((stride * num_blocks,), _in_group_order(bundles, slots))
 
@@ -206,7 +222,16 @@ def _tuples(bundles: Sequence[Bundle], stride: int, num_blocks: int) -> Placemen
             size = spec.page_bytes
             start = starts[size] + used.get(size, 0) * size
             used[size] = used.get(size, 0) + 1
-            slots.append(_slot(name, group, 0, start, stride, size))
+            slots.append(
+                Slot(
+                    layer=name,
+                    group=group,
+                    allocation=0,
+                    offset_bytes=start,
+                    stride_bytes=stride,
+                    page_bytes=size,
+                )
+            )
     return Placement((stride * num_blocks,), tuple(slots))
 
 
@@ -221,7 +246,16 @@ def _layer_regions(
             page = spec.page_bytes
             step = _padded(spec) if layout.aligned else page
             for name in names:
-                slots.append(_slot(name, group, 0, offset, step, page))
+                slots.append(
+                    Slot(
+                        layer=name,
+                        group=group,
+                        allocation=0,
+                        offset_bytes=offset,
+                        stride_bytes=step,
+                        page_bytes=page,
+                    )
+                )
                 offset += step * num_blocks
     return Placement((stride * num_blocks,), _in_group_order(bundles, slots))
 
@@ -241,15 +275,4 @@ def _in_group_order(bundles: Sequence[Bundle], slots: Sequence[Slot]) -> tuple[S
     by_name: Mapping[tuple[int, str], Slot] = {(slot.group, slot.layer): slot for slot in slots}
     return tuple(
         by_name[group, name] for group, bundle in enumerate(bundles) for name in bundle.names
-    )
-
-
-def _slot(layer: str, group: int, allocation: int, offset: int, stride: int, page: int) -> Slot:
-    return Slot(
-        layer=layer,
-        group=group,
-        allocation=allocation,
-        offset_bytes=offset,
-        stride_bytes=stride,
-        page_bytes=page,
     )

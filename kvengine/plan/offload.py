@@ -167,7 +167,7 @@ def why_copied(bundles: Sequence[Bundle], setup: Setup, bytes_per_block: int) ->
     if not setup.model.latent or setup.tensor == 1 or not bundles:
         return "ranks hold different bytes"
     if facts.keeps_replicas_once == "never":
-        return f"vLLM {facts.release} keeps no copy for all ranks, releases from 0.27 on do"
+        return f"vLLM {facts.release} never keeps one for all, releases from 0.27 on may"
     if setup.pipeline > 1 or setup.nodes > 1:
         return "the engine spans pipeline stages or machines"
     if setup.context > 1 or setup.prefill_context > 1:
@@ -179,7 +179,7 @@ def why_copied(bundles: Sequence[Bundle], setup: Setup, bytes_per_block: int) ->
         alike = len(bundles) == 1 and not only.uniform and only.spec.kind == "mla"
         if alike and bytes_per_block == only.row_bytes:
             return None
-        return f"vLLM {facts.release} does so for a single group of alike layers alone"
+        return f"vLLM {facts.release} keeps one only for a single group of alike layers"
     specs = {spec for bundle in bundles for spec in bundle.kinds}
     replicas = reduce(gcd, (_replicas(spec, setup.tensor) for spec in specs), setup.tensor)
     return None if replicas == setup.tensor else "some layers are divided over the ranks"

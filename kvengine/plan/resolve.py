@@ -50,6 +50,8 @@ class _Kinds:
         self.setup = setup
         self._plain_layers = unquantized_layers(setup)
         self._chosen: dict[tuple[Cache, str], Backend | None] = {}
+        self.specs: dict[tuple[Cache, str], Spec] = {}
+        self.alike: dict[Spec, Spec] = {}
 
     def storage(self, layer: Layer) -> str:
         """The cache dtype of one layer as vLLM spells it."""
@@ -172,15 +174,15 @@ def _layouts(backends: Iterable[Backend]) -> tuple[str, ...] | None:
 
 
 def _specs(stage: tuple[Layer, ...], kinds: _Kinds, blocks: Blocks) -> dict[str, Spec]:
-    made: dict[tuple[Cache, str], Spec] = {}
     specs = {}
     for layer in stage:
-        if not layer.stores:
-            continue
-        key = (layer.cache, kinds.storage(layer))
-        if key not in made:
-            made[key] = _spec(layer, kinds, blocks)
-        specs[layer.name] = made[key]
+        if layer.stores:
+            key = (layer.cache, kinds.storage(layer))
+            spec = kinds.specs.get(key)
+            if spec is None:
+                made = _spec(layer, kinds, blocks)
+                spec = kinds.specs[key] = kinds.alike.setdefault(made, made)
+            specs[layer.name] = spec
     return specs
 
 
