@@ -7,6 +7,7 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,7 @@ def keys_of(numbers: Iterable[int], group: int = 0) -> list[bytes]:
     return [key_of(number, group) for number in numbers]
 
 
+@lru_cache(4096)
 def payload_of(key: bytes, length: int = CHUNK_BYTES) -> bytes:
     """The bytes that belong to a key, different for every key and at every place."""
     return hashlib.shake_128(key).digest(length)
