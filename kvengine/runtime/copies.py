@@ -28,7 +28,7 @@ from kvengine.runtime.memory import HostMemory
 from kvengine.runtime.places import Place, Run
 from kvengine.runtime.rows import Lane, Move, Rows, Stretch, batches
 
-__all__ = ["CpuMover", "Mover", "make_mover"]
+__all__ = ["CpuMover", "Mover", "make_mover", "within"]
 
 _Indices = npt.NDArray[np.int64]
 
@@ -89,7 +89,7 @@ class CpuMover(Mover):
             for lane in self._rows[move.group].lanes:
                 device = lane.address + block * lane.stride_bytes
                 start = index * row_bytes + lane.row_offset_bytes
-                for offset, num_bytes in _within(move.place, start, lane.num_bytes):
+                for offset, num_bytes in within(move.place, start, lane.num_bytes):
                     host = self._host.address + offset
                     if to_host:
                         ctypes.memmove(host, device, num_bytes)
@@ -212,7 +212,7 @@ def _combs(rows: Rows, host: HostMemory) -> list[_Comb]:
     return combs
 
 
-def _within(place: Place, start: int, num_bytes: int) -> Iterator[Run]:
+def within(place: Place, start: int, num_bytes: int) -> Iterator[Run]:
     """The host bytes of ``num_bytes`` of a chunk from its byte ``start`` on."""
     for run_start, run_bytes in place:
         if start < run_bytes:
