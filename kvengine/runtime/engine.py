@@ -76,12 +76,16 @@ class OffloadEngine:
             raise ValueError("the plan does not offload")
         hosts = [tier for tier in tiers if isinstance(tier, HostTier)]
         behind = [tier for tier in tiers if isinstance(tier, Tier)]
-        if len(hosts) != 1 or tiers[0] is not hosts[0]:
+        if len(hosts) != 1 or len(hosts) + len(behind) != len(tiers) or tiers[0] is not hosts[0]:
             raise ValueError("the first tier, and no other, is a HostTier")
         host = hosts[0]
         self.plan = plan
         self.blocks_per_chunk = plan.offload.blocks_per_chunk
         self.memory = host.memory or HostMemory(host.budget_bytes)
+        if self.memory.num_bytes < host.budget_bytes:
+            raise ValueError(
+                f"the host tier has {host.budget_bytes} bytes, its memory {self.memory.num_bytes}"
+            )
         self.pool = HostPool(
             plan.offload.chunk_bytes,
             host.budget_bytes,
