@@ -6,6 +6,8 @@ import json
 import re
 from typing import Any, Protocol
 
+from attrs import frozen
+
 from kvengine.document.changes import CannotEdit
 from kvengine.document.draft import Splice, indent_of, line_end, line_start, newline_of, next_line
 from kvengine.document.tree import Entry, Node
@@ -22,6 +24,10 @@ class Dialect(Protocol):
     def comment(self) -> str:
         """What starts a comment, or nothing."""
 
+    @property
+    def comma(self) -> str:
+        """What parts two entries on one line."""
+
     def key(self, name: str) -> str:
         """The key with what parts it from its value: ``"name": ``."""
 
@@ -29,19 +35,27 @@ class Dialect(Protocol):
         """A value on one line, or with ``indent`` given, where its first line is indented so."""
 
 
+@frozen
 class JsonDialect:
-    """JSON: several lines when the place has several lines."""
+    """JSON: several lines when the place has several lines; ``compact`` without any blanks."""
 
-    comment = ""
+    compact: bool = False
+    comment: str = ""
+
+    @property
+    def comma(self) -> str:
+        """What parts two entries on one line."""
+        return "," if self.compact else ", "
 
     def key(self, name: str) -> str:
         """The quoted key and its colon."""
-        return json.dumps(name, ensure_ascii=False) + ": "
+        return json.dumps(name, ensure_ascii=False) + (":" if self.compact else ": ")
 
     def value(self, value: Any, indent: str | None, unit: str) -> str:
         """The value as JSON."""
         if indent is None:
-            return json.dumps(value, ensure_ascii=False)
+            colon = ":" if self.compact else ": "
+            return json.dumps(value, ensure_ascii=False, separators=(self.comma, colon))
         text = json.dumps(value, ensure_ascii=False, indent=unit)
         return text.replace("\n", "\n" + indent)
 
@@ -90,8 +104,8 @@ def insert(
     comma = _comma(body, end, dialect)
     if not own_line:
         if comma >= 0:
-            return [Splice(comma + 1, comma + 1, " " + added)]
-        return [Splice(end, end, ", " + added)]
+            return [Splice(comma + 1, comma + 1, dialect.comma[1:] + added)]
+        return [Splice(end, end, dialect.comma + added)]
     stop = line_end(body, end if comma < 0 else comma)
     rest = body[(end if comma < 0 else comma + 1) : stop].strip()
     if rest and not (dialect.comment and rest.startswith(dialect.comment)):

@@ -18,6 +18,7 @@ class TomlDialect:
     """TOML between brackets."""
 
     comment = "#"
+    comma = ", "
 
     def key(self, name: str) -> str:
         """The key and its equals sign."""

@@ -27,6 +27,7 @@ class YamlDialect:
 
     quoted: bool = False
     comment: str = "#"
+    comma: str = ", "
 
     def key(self, name: str) -> str:
         """The key and its colon."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +14,13 @@ from kvengine.errors import Path
 
 __all__ = ["JsonWriter"]
 
-_DIALECT = JsonDialect()
+_BLANKS = re.compile(r'"(?:[^"\\]|\\.)*"|(\s)')
+
+
+def _dialect(body: str, tree: Node) -> JsonDialect:
+    """Compact, if the text has several tokens and no blank between any of them."""
+    blanks = any(match[1] for match in _BLANKS.finditer(body, tree.start, tree.end))
+    return JsonDialect(compact=bool(tree.entries) and not blanks)
 
 
 class JsonWriter:
@@ -24,12 +31,13 @@ class JsonWriter:
     ) -> Iterator[list[Splice]]:
         """Replace the value, or add the entry with what is missing around it."""
         way, rest = reach(tree, path)
+        dialect = _dialect(body, tree)
         if not rest or (way and way[-1].node.kind == "scalar"):
             node = way[-1].node
             value, text = wrapped(rest, value), text if not rest else None
             spread = "\n" in body[tree.start : tree.end]
             indent = indent_of(body, way[-1].start) if spread else None
-            shown = text or _DIALECT.value(value, indent, unit_of(body))
+            shown = text or dialect.value(value, indent, unit_of(body))
             yield [Splice(node.start, node.end, shown)]
             return
         node = way[-1].node if way else tree
@@ -37,14 +45,14 @@ class JsonWriter:
         if len(rest) == 1 and text is not None:
             entry_indent = indent_of(body, node.entries[-1].start) if node.entries else ""
             shown = reindented(text, entry_indent)
-            yield insert(body, node, name, value, _DIALECT, shown)
-        yield insert(body, node, name, wrapped(rest[1:], value), _DIALECT)
+            yield insert(body, node, name, value, dialect, shown)
+        yield insert(body, node, name, wrapped(rest[1:], value), dialect)
 
     def drop(self, body: str, tree: Node, path: Path) -> Iterator[list[Splice]]:
         """Take the entry out, with its comma."""
         way, _ = reach(tree, path)
         parent = way[-2].node if len(way) > 1 else tree
-        yield remove(body, parent, way[-1], _DIALECT)
+        yield remove(body, parent, way[-1], JsonDialect())
 
     def rename(self, body: str, tree: Node, path: Path, to: Path) -> Iterator[list[Splice]]:
         """Replace the key."""

@@ -25,6 +25,7 @@ _SUFFIXED = re.compile(r"(?<![\w.\"+-])(-?[0-9]+)(\.[0-9]+)?([kmgtKMGT])(?![\w.]
 _MISSING = re.compile(
     r"<[A-Za-z_][^<>\"{}\n]{0,80}>|\{\{[^{}]{0,200}\}\}|(?<![\w.])\.\.\.(?![\w.])"
 )
+_GAP = re.compile(r"(?:,\s*)?(?<![\w.])(\.\.\.)(?![\w.])(?:\s*,)?")
 _INSIDE_TEXT = re.compile(r"<[A-Za-z_][\w ./-]{0,80}>|\{\{[^{}]{0,200}\}\}")
 _BARE_KEY = re.compile(r"[{,]\s*[A-Za-z_][\w.-]*\s*:")
 _ESCAPED_QUOTE = re.compile(r'[{\[]\s*\\+"')
@@ -73,7 +74,7 @@ def read_object(source: Strand) -> Reading:
     if strand.holes and (strand.holes[0].start, strand.holes[0].end) == (0, len(strand)):
         reading.hole(strand, (), strand.holes[0])
         return reading
-    reading.strand = _filled(_mended(strand, reading))
+    reading.strand = _filled(_without_gaps(_mended(strand, reading), reading))
     _parse(reading)
     return reading
 
@@ -95,6 +96,32 @@ def _mended(strand: Strand, reading: Reading) -> Strand:
     return Strand.joined([strand.cut(*match.span()) for match in pieces])
 
 
+def _without_gaps(strand: Strand, reading: Reading) -> Strand:
+    """Leave out ``...`` between entries, and say so."""
+    outside = _outside(strand)
+    parts: list[Strand] = []
+    done = 0
+    for match in _GAP.finditer(outside):
+        if outside[: match.start()].rstrip()[-1:] == ":":
+            continue
+        dots = match.start(1)
+        message = "still has a gap"
+        reading.fault(strand, Fault("placeholder", message, dots, dots + 3, hint="fill it in"))
+        parts.append(strand.cut(done, match.start()))
+        if outside[match.end() : match.end() + 1] not in ("}", "]", "") and "," in match[0]:
+            comma = match.start() + match[0].index(",")
+            parts.append(strand.cut(comma, comma + 1))
+        done = match.end()
+    if parts:
+        reading.hole(strand, (), Hole(0, len(strand), "..."))
+    return Strand.joined([*parts, strand.cut(done)]) if parts else strand
+
+
+def _outside(strand: Strand) -> str:
+    """The text with nothing but quotes in the place of its strings."""
+    return _STRING.sub(lambda match: '"' * len(match[0]), strand.blanked())
+
+
 def _filled(strand: Strand) -> Strand:
     """Write out ``8G``, and put in quotes what is not known and stands outside of strings."""
     parts: list[Strand] = []
@@ -109,7 +136,7 @@ def _filled(strand: Strand) -> Strand:
 
 def _replacements(strand: Strand) -> list[tuple[int, int, str, str]]:
     """Ranges of the text, what to put there, and the name of what is unknown."""
-    outside = _STRING.sub(lambda match: " " * len(match[0]), strand.blanked())
+    outside = _outside(strand)
     found: list[tuple[int, int, str, str]] = []
     for hole in strand.holes:
         quoted = _quoted(hole.name)

@@ -16,6 +16,7 @@ _MAX_DEPTH = 25
 _MAX_VARIABLES = 10_000
 _ASSIGN = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?=)")
 _HEREDOC = re.compile(r"<<(-?)[ \t]*(\\?)(['\"]?)([^\s'\";&|<>()]+)\3")
+_PLACEHOLDER = re.compile(r"<[A-Za-z][\w. /-]{0,60}>(?=[\s;&|)]|$)")
 _REDIRECT = re.compile(r"[0-9]*(?:&?>>?[|&]?|<<<|<>|<&|<)")
 _KEYWORD = re.compile(
     r"(?:if|while|until|for|select|case|then|else|elif|do|fi|done|esac|!|\{|\}|time|in)(?=[\s;]|$)"
@@ -28,10 +29,20 @@ _DECLARES = ("export", "declare", "local", "readonly", "typeset")
 
 @frozen
 class Assignment:
-    """``NAME=value``, as a statement of its own or in front of a command."""
+    """``NAME=value``, as a statement of its own or in front of a command.
+
+    ``before`` are variables that were exported by then, ``beside`` those of the same command.
+    """
 
     name: str
     value: Strand
+    before: Mapping[str, Strand]
+    beside: Mapping[str, Strand]
+
+    @property
+    def env(self) -> Mapping[str, Strand]:
+        """What a program would see that is started with the variable."""
+        return {**self.before, **self.beside}
 
 
 @frozen
@@ -137,6 +148,8 @@ class _Reader(Words):
             elif char == "#":
                 stop = self.text.find("\n", self.at, self.end)
                 self.at = self.end if stop < 0 else stop
+            elif self._placeholder():
+                pass
             elif _HEREDOC.match(self.text, self.at, self.end):
                 self._heredoc_starts()
             elif _REDIRECT.match(self.text, self.at, self.end):
@@ -249,7 +262,7 @@ class _Reader(Words):
 
     def _remember(self, name: str, value: Value) -> None:
         for one in value if isinstance(value, list) else [value]:
-            self.assignments.append(Assignment(name, one))
+            self.assignments.append(Assignment(name, one, self._exported(), self.line.env))
 
     def _continues(self) -> bool:
         """Whether a command follows on the same line, which alone then sees the variable."""
@@ -272,6 +285,17 @@ class _Reader(Words):
                 self.at += self.at == start
         self.at = min(self.at + 1, self.end)
         return items
+
+    def _placeholder(self) -> bool:
+        """Take ``<MODEL>``, as documentation writes it, for a word and not for redirections."""
+        match = _PLACEHOLDER.match(self.text, self.at, self.end)
+        if match is None:
+            return False
+        word = Strand.written(match[0], self.source, *match.span(), hole=match[0])
+        self.line.words.append(word)
+        self.line.started = True
+        self.at = match.end()
+        return True
 
     def _redirected(self) -> None:
         match = _REDIRECT.match(self.text, self.at, self.end)
