@@ -11,7 +11,7 @@ from kvengine.document import parse
 from kvengine.errors import ConfigError, Problem
 from kvengine.rules.releases import Release
 
-__all__ = ["checked_config"]
+__all__ = ["checked_config", "share_log"]
 
 _log = logging.getLogger(__name__)
 _LEVELS = {"error": logging.ERROR, "warning": logging.WARNING, "info": logging.INFO}
@@ -38,6 +38,16 @@ def checked_config(extra: Mapping[str, Any], release: Release) -> tuple[Problem,
     if checked.errors:
         raise ConfigError([_unplaced(problem) for problem in checked.errors])
     return checked.problems
+
+
+def share_log() -> None:
+    """Let kvengine's log lines go where vLLM's go, unless the program has its own wish."""
+    ours, theirs = logging.getLogger("kvengine"), logging.getLogger("vllm")
+    if theirs.handlers and not ours.handlers and ours.level == logging.NOTSET:
+        ours.setLevel(theirs.getEffectiveLevel())
+        ours.propagate = False
+        for handler in theirs.handlers:
+            ours.addHandler(handler)
 
 
 def _unplaced(problem: Problem) -> Problem:

@@ -21,8 +21,11 @@ __all__ = ["differences", "part", "read_rows"]
 _log = logging.getLogger(__name__)
 
 
-def read_rows(caches: Any, plan: Plan | None = None) -> tuple[Rows, ...]:
-    """The rows of each group of vLLM's ``CanonicalKVCaches``; ``plan`` narrows packed ones."""
+def read_rows(caches: Any, plan: Plan | None = None) -> tuple[Rows | None, ...]:
+    """The rows of each group of vLLM's ``CanonicalKVCaches``; ``plan`` narrows packed ones.
+
+    None for a group of which this rank has no layer, which happens with pipeline stages.
+    """
     groups = caches.group_data_refs
     whole = _whole_row_bytes(groups)
     if whole is None:
@@ -41,10 +44,10 @@ def read_rows(caches: Any, plan: Plan | None = None) -> tuple[Rows, ...]:
     )
 
 
-def differences(rows: Sequence[Rows], plan: Plan) -> str:
+def differences(row_bytes: Sequence[int], plan: Plan) -> str:
     """Where kvengine's plan and the registered cache disagree; empty when they do not."""
     planned = [group.row_bytes for group in plan.groups]
-    found = [group.row_bytes for group in rows]
+    found = list(row_bytes)
     if planned == found:
         return ""
     return f"kvengine plans {planned} bytes a block and group, vLLM has {found}"
@@ -66,7 +69,9 @@ def part(place: Place, start: int, num_bytes: int) -> Place:
     return tuple(runs)
 
 
-def _rows(caches: Any, pages: Sequence[tuple[int, int]]) -> Rows:
+def _rows(caches: Any, pages: Sequence[tuple[int, int]]) -> Rows | None:
+    if not pages:
+        return None
     return rows_from_tensors([caches.tensors[index].tensor[:, :width] for index, width in pages])
 
 

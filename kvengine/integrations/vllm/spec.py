@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from vllm.v1.kv_offload.base import OffloadingSpec
 
 import kvengine
-from kvengine.integrations.vllm.findings import checked_config
+from kvengine.integrations.vllm.findings import checked_config, share_log
 from kvengine.integrations.vllm.identity import identity_of, warn_of_random_hashes
 from kvengine.integrations.vllm.jobs import Board
 from kvengine.integrations.vllm.ledger import Ledger
@@ -30,6 +31,7 @@ from kvengine.integrations.vllm.versions import installed_release, require
 from kvengine.integrations.vllm.worker import Geometry, Transfers
 from kvengine.runtime.copies import make_mover
 from kvengine.runtime.pool import HostPool
+from kvengine.runtime.rows import Rows
 from kvengine.runtime.tiers.base import Tier
 from kvengine.units import format_bytes
 
@@ -57,6 +59,7 @@ class KVEngineOffloadingSpec(OffloadingSpec):  # type: ignore[misc]
         return ("kvengine_version", "host_bytes", "eviction_policy")
 
     def __init__(self, config: Any) -> None:
+        share_log()
         self._version = installed_release() or ""
         self._release = require(self._version)
         checked_config(config.extra_config, self._release)
@@ -86,6 +89,7 @@ class KVEngineOffloadingSpec(OffloadingSpec):  # type: ignore[misc]
         sizes = region.registered(_JOIN_S)
         region.unlink()
         chunk_bytes = tuple(map(sum, zip(*sizes, strict=True)))
+        replicated = region.world_size > 1 and not any(map(any, sizes[1:]))
         if max(chunk_bytes) > self._host_bytes:
             raise RegionError(
                 f"cpu_bytes_to_use is {format_bytes(self._host_bytes)}, but one chunk takes"
@@ -98,14 +102,14 @@ class KVEngineOffloadingSpec(OffloadingSpec):  # type: ignore[misc]
         tiers: list[Tier] = []
         if wanted:
             warn_of_random_hashes(note, self._release)
-            identity = identity_of(self.config, note, chunk_bytes, replicated=self._replicated)
+            identity = identity_of(self.config, note, chunk_bytes, replicated=replicated)
             tiers = open_tiers(wanted, identity)
         ledger = Ledger(
             pool,
             region.data,
             Board(region.marks, region.world_size),
             tiers,
-            writers=1 if self._replicated else region.world_size,
+            writers=1 if replicated else region.world_size,
             store_threshold=int(self.extra_config.get("store_threshold", 0)),
         )
         _log.info(
@@ -130,11 +134,12 @@ class KVEngineOffloadingSpec(OffloadingSpec):  # type: ignore[misc]
         engine = engine_config()
         plan = plan_of(engine, self._version, kv_caches)
         rows = read_rows(kv_caches, plan)
-        if plan is not None and (difference := differences(rows, plan)):
+        row_bytes = tuple(group.row_bytes if group else 0 for group in rows)
+        if rank == 0 and plan is not None and (difference := differences(row_bytes, plan)):
             _log.warning("%s: vLLM's sizes are used", difference)
         region = self._join()
-        row_bytes = tuple(group.row_bytes for group in rows)
-        writes = rank == 0 or not self._replicated
+        replicated = self._replicated or _replicated_before_0_27(self.config, engine)
+        writes = rank == 0 or not replicated
         if rank == 0:
             kinds = tuple(group.kind for group in plan.groups) if plan else ()
             model = self.config.model
@@ -144,11 +149,11 @@ class KVEngineOffloadingSpec(OffloadingSpec):  # type: ignore[misc]
         device = kv_caches.tensors[0].tensor.device
         memory = RegionMemory(region, device)
         geometry = Geometry(
-            self.blocks_per_chunk, row_bytes, lambda: _starts(region, rank, self._replicated)
+            self.blocks_per_chunk, row_bytes, lambda: _starts(region, 0 if replicated else rank)
         )
-        transfers = Transfers(
-            make_mover(rows, memory), geometry, Board(region.marks, region.world_size), rank
-        )
+        mover = make_mover(_all_present(rows), memory)
+        board = Board(region.marks, region.world_size)
+        transfers = Transfers(mover, geometry, board, rank)
         return KVEngineOffloadingWorker(transfers, memory, region, writes=writes)
 
     def _join(self) -> Region:
@@ -160,11 +165,10 @@ class KVEngineOffloadingSpec(OffloadingSpec):  # type: ignore[misc]
         )
 
 
-def _starts(region: Region, rank: int, replicated: bool) -> tuple[int, ...]:
+def _starts(region: Region, rank: int) -> tuple[int, ...]:
     """Where a rank's part of a chunk begins, per group: behind those of the ranks before it."""
-    sizes = region.registered(_JOIN_S)
-    before = [] if replicated else sizes[:rank]
-    return tuple(sum(sizes_of[group] for sizes_of in before) for group in range(region.num_groups))
+    before = region.registered(_JOIN_S)[:rank]
+    return tuple(sum(sizes[group] for sizes in before) for group in range(region.num_groups))
 
 
 def _group_ids(config: Any) -> list[int]:
@@ -175,3 +179,25 @@ def _group_ids(config: Any) -> list[int]:
 def _replicated(config: Any) -> bool:
     """Whether every rank holds the same bytes, so that one of them stores for all."""
     return bool(getattr(config, "replicated_layout", False)) and config.parallel.world_size > 1
+
+
+def _replicated_before_0_27(config: Any, engine: Any | None) -> bool:
+    """The same for 0.26, which does not say it: MLA with nothing but tensor parallelism.
+
+    There every rank is asked to store; all but the first leave it.
+    """
+    if hasattr(config, "replicated_layout") or engine is None or config.parallel.world_size < 2:
+        return False
+    parallel = engine.parallel_config
+    return bool(
+        engine.model_config.use_mla
+        and parallel.world_size == parallel.tensor_parallel_size
+        and parallel.decode_context_parallel_size == 1
+        and parallel.distributed_executor_backend == "mp"
+    )
+
+
+def _all_present(rows: Sequence[Rows | None]) -> list[Rows]:
+    """Rows for every group number; those of a group without layers are never asked for."""
+    present = next(group for group in rows if group is not None)
+    return [group or present for group in rows]

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
+import torch
 from attrs import field, frozen
 
 from kvengine.integrations.vllm.jobs import Board, Mark
@@ -123,9 +124,13 @@ class Transfers:
         self._open: dict[int, _Task] = {}
         self._results: list[Result] = []
         self._closing = False
+        self._started = threading.Event()
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._work, name="kvengine-moves", daemon=True)
+        intra_op = torch.get_num_threads()
         self._thread.start()
+        self._started.wait()
+        torch.set_num_threads(intra_op)  # what the thread wished for itself alone
 
     def submit(
         self,
@@ -172,6 +177,8 @@ class Transfers:
         self._mover.close()
 
     def _work(self) -> None:
+        torch.set_num_threads(1)
+        self._started.set()
         while (task := self._next()) is not None:
             result, mark = self._run(task)
             self._board.set(self._rank, task.ticket, mark)
