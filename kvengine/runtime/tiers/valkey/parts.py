@@ -1,7 +1,7 @@
 """How a chunk becomes values of a store: parts near 1 MiB, each naming what it belongs to.
 
-Every part begins with the same head: format, length and xxh3-128 checksum of the whole chunk, and
-its own number. A chunk is there only if all its parts are, with equal heads and the right bytes.
+Every part begins with a head: format, its own number, the hash of the key, and length and xxh3-128
+checksum of the whole chunk. A chunk is there only if all its parts are, with the right heads.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from xxhash import xxh3_128_digest
+from xxhash import xxh3_64_intdigest, xxh3_128_digest
 
 from kvengine.units import align_up, ceil_div
 
 __all__ = ["HEAD_BYTES", "PART_BYTES", "cut", "heads", "names", "verified"]
 
 PART_BYTES = 1 << 20
-_HEAD = struct.Struct("<4sHHIQ16s")
+_HEAD = struct.Struct("<4sHHQQ16s")
 HEAD_BYTES = _HEAD.size
 _MAGIC = b"kvc1"
 
@@ -34,15 +34,17 @@ def names(space: bytes, key: bytes, num_parts: int) -> list[bytes]:
     return [b"%b%d" % (stem, number) for number in range(num_parts)]
 
 
-def heads(payload: memoryview, num_parts: int) -> list[bytes]:
+def heads(key: bytes, payload: memoryview, num_parts: int) -> list[bytes]:
     """What goes before each part."""
-    checksum = xxh3_128_digest(payload)
+    name, checksum = xxh3_64_intdigest(key), xxh3_128_digest(payload)
     return [
-        _HEAD.pack(_MAGIC, number, num_parts, 0, len(payload), checksum)
+        _HEAD.pack(_MAGIC, number, num_parts, name, len(payload), checksum)
         for number in range(num_parts)
     ]
 
 
-def verified(payload: memoryview, found: Sequence[bytes | bytearray | memoryview]) -> bool:
-    """Whether a chunk is what was stored, by the heads found with its parts."""
-    return [bytes(head) for head in found] == heads(payload, len(found))
+def verified(
+    key: bytes, payload: memoryview, found: Sequence[bytes | bytearray | memoryview]
+) -> bool:
+    """Whether a chunk is what was stored under its key, by the heads found with its parts."""
+    return [bytes(head) for head in found] == heads(key, payload, len(found))

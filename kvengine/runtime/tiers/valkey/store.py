@@ -91,7 +91,7 @@ class Store:
             ("SET", name, Gathered([memoryview(head), part]), *expiry)
             for name, head, part in zip(
                 names(self._space, key, len(parts)),
-                heads(payload, len(parts)),
+                heads(key, payload, len(parts)),
                 parts,
                 strict=True,
             )
@@ -113,11 +113,11 @@ class Store:
         with landing(until_s, targets):
             replies = iter(self._client.execute_command("MGET", *asked))
         outcomes: list[bool | None] = []
-        for (_, payload), some_heads in zip(items, found_heads, strict=True):
+        for (key, payload), some_heads in zip(items, found_heads, strict=True):
             values = [next(replies) for _ in some_heads]
             if any(value is None for value in values):
                 outcomes.append(None)
             else:
                 landed = all(isinstance(value, int) for value in values)
-                outcomes.append(landed and verified(payload, some_heads))
+                outcomes.append(landed and verified(key, payload, some_heads))
         return outcomes

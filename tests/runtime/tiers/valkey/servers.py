@@ -132,13 +132,9 @@ def certificates(place: Path) -> dict[str, str]:
         pytest.skip("openssl is not installed")
     place.mkdir(parents=True, exist_ok=True)
     cert, key = place / "cert.pem", place / "key.pem"
-    subprocess.run(
-        [openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
-        + ["-nodes", "-days", "1", "-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1"]
-        + ["-keyout", str(key), "-out", str(cert)],
-        check=True,
-        capture_output=True,
-    )
+    command = f"{openssl} req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
+    command += f" -days 1 -subj /CN=test -addext subjectAltName=IP:127.0.0.1 -keyout {key}"
+    subprocess.run([*command.split(), "-out", str(cert)], check=True, capture_output=True)
     return {"cert": str(cert), "key": str(key)}
 
 

@@ -65,7 +65,7 @@ def test_chunks_of_any_length_come_back(fresh, length):
         assert set(put(tier, keys, length)) == {DONE}
         assert readable(tier, keys, length) == keys
     with fresh.client() as client:
-        sizes = [client.strlen(name) for name in client.keys()]
+        sizes = [client.strlen(name) for name in client.scan_iter()]
 
     assert len(sizes) == len(keys) * -(-length // PART_BYTES)
     assert max(sizes) <= PART_BYTES + 64
@@ -156,7 +156,7 @@ def test_chunks_live_for_their_time_and_a_put_prolongs_it(fresh):
         assert 90 < client.ttl(name) <= 100
     with store(fresh.url, ttl_s=None) as tier, fresh.client() as client:
         put(tier, KEYS[1:2])
-        assert sorted(client.ttl(name) > 0 for name in client.keys()) == [False, True]
+        assert sorted(client.ttl(name) > 0 for name in client.scan_iter()) == [False, True]
 
 
 def test_a_deleted_chunk_is_gone_for_everybody(fresh):
@@ -171,30 +171,30 @@ def test_a_deleted_chunk_is_gone_for_everybody(fresh):
 
 def test_a_full_store_that_does_not_evict_refuses(tmp_path):
     """Back-pressure, no failure; it takes chunks again when there is room (R16)."""
-    with server(tmp_path, "--maxmemory", "6mb", "--maxmemory-policy", "noeviction") as small:
-        with store(small.url) as tier:
-            outcomes = [put(tier, [key])[0] for key in keys_of(range(600))]
-            assert set(outcomes) == {DONE, Outcome.REFUSED}
-            assert tier.stats().failures == {"OOM": outcomes.count(Outcome.REFUSED)}
-            with small.client() as client:
-                client.flushall()
+    options = ("--maxmemory", "6mb", "--maxmemory-policy", "noeviction")
+    with server(tmp_path, *options) as small, store(small.url) as tier:
+        outcomes = [put(tier, [key])[0] for key in keys_of(range(600))]
+        assert set(outcomes) == {DONE, Outcome.REFUSED}
+        assert tier.stats().failures == {"OOM": outcomes.count(Outcome.REFUSED)}
+        with small.client() as client:
+            client.flushall()
 
-            assert put(tier, [key_of(9999)]) == (DONE,)
+        assert put(tier, [key_of(9999)]) == (DONE,)
 
 
 def test_a_store_that_evicts_never_gives_wrong_bytes(tmp_path):
     """Parts disappear at the server's will."""
     length = 2 * MIB
     keys = keys_of(range(30))
-    with server(tmp_path, "--maxmemory", "24mb", "--maxmemory-policy", "allkeys-random") as small:
-        with store(small.url, length) as tier:
-            found = 0
-            for start in range(0, 30, 3):
-                put(tier, keys[start : start + 3], length)
-                found += len(readable(tier, keys[: start + 3], length))
+    options = ("--maxmemory", "24mb", "--maxmemory-policy", "allkeys-random")
+    with server(tmp_path, *options) as small, store(small.url, length) as tier:
+        found = 0
+        for start in range(0, 30, 3):
+            put(tier, keys[start : start + 3], length)
+            found += len(readable(tier, keys[: start + 3], length))
 
-            assert found > 20
-            assert tier.stats().misses > 0
+        assert found > 20
+        assert tier.stats().misses > 0
 
 
 def test_buffers_of_another_length_are_refused(tier, caplog):
@@ -234,10 +234,9 @@ def test_close_leaves_no_thread_and_refuses_what_comes_later(fresh):
 def test_a_unix_socket_leads_to_the_store(tmp_path):
     """Quicker than TCP on one machine."""
     path = tmp_path / "s"
-    with server(tmp_path, "--unixsocket", str(path)):
-        with store(f"unix://{path}") as tier:
-            assert set(put(tier, KEYS)) == {DONE}
-            assert readable(tier, KEYS) == KEYS
+    with server(tmp_path, "--unixsocket", str(path)), store(f"unix://{path}") as tier:
+        assert set(put(tier, KEYS)) == {DONE}
+        assert readable(tier, KEYS) == KEYS
 
 
 def test_a_password_is_needed_and_never_shown(tmp_path, monkeypatch, caplog):
@@ -313,15 +312,17 @@ def test_sentinels_lead_to_the_server(tmp_path):
             "sentinel down-after-milliseconds kv 300\n"
             "sentinel failover-timeout kv 1000\n"
         )
-        with server(tmp_path / "watch", str(watch), "--sentinel") as sentinel:
-            with store([sentinel.url], service="kv", timeout_s=2) as tier:
-                assert set(put(tier, KEYS)) == {DONE}
-                with second.client() as client:
-                    wait_until(lambda: client.dbsize() == len(KEYS))
-                first.kill()
-                wait_until(lambda: put(tier, [key_of(77)]) == (DONE,), 20)
+        with (
+            server(tmp_path / "watch", str(watch), "--sentinel") as sentinel,
+            store([sentinel.url], service="kv", timeout_s=2) as tier,
+        ):
+            assert set(put(tier, KEYS)) == {DONE}
+            with second.client() as client:
+                wait_until(lambda: client.dbsize() == len(KEYS))
+            first.kill()
+            wait_until(lambda: put(tier, [key_of(77)]) == (DONE,), 20)
 
-                assert readable(tier, KEYS) == KEYS
+            assert readable(tier, KEYS) == KEYS
 
 
 @pytest.mark.parametrize(
