@@ -93,12 +93,18 @@ def plan_or_refuse(arguments: argparse.Namespace, packing: Packing = "engine") -
         plan = _made(start.config, packing)
     except PlanError as error:
         return Refused(exit_code=1, problems=problems, document=document, error=error)
+    everything = (*problems, *placed(plan.problems, document))
     return Planned(
         plan=plan,
         config=start.config,
         document=document,
-        problems=(*problems, *placed(plan.problems, document)),
+        problems=tuple(sorted(everything, key=_start)),
     )
+
+
+def _start(problem: Problem) -> int:
+    """Findings in the order of the file, behind those that have no place in it."""
+    return problem.place.start if problem.place else -1
 
 
 def _made(config: Config, packing: Packing) -> Plan:

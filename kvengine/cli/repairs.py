@@ -11,7 +11,7 @@ from kvengine.errors import Edit, Fix, Problem
 
 __all__ = ["with_edits"]
 
-_BUDGET_BYTES = 32 << 20
+_BUDGET_BYTES = 1 << 20
 """Text that is parsed at most to find edits: each one reads the whole file."""
 
 
