@@ -20,6 +20,7 @@ MAX_ALIAS_NODES = 100_000
 
 _TAG = "tag:yaml.org,2002:"
 _PROPERTIES = re.compile(r"(?:[&!]\S*\s*(?:#[^\n]*\n\s*)*)*")
+_FLAG_WITH_OBJECT = re.compile(r"[ \t]*-[ \t]+--[\w.-]+[= ]\{")
 _OLD_BOOLEAN = re.compile(r"yes|no|on|off", re.IGNORECASE)
 _OLD_NUMBER = re.compile(r"[-+]?0[0-7_]+|.*:.*|.*_.*|[-+]?0b.*", re.IGNORECASE)
 _TEXT_NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+|0o[0-7]+")
@@ -88,6 +89,8 @@ def _fault(body: str, error: Any) -> Fault:
     hint = ""
     if body[at : at + 1] == "\t":
         hint = "indent with spaces: YAML takes no tabs there"
+    elif _FLAG_WITH_OBJECT.search(body, body.rfind("\n", 0, at) + 1, at + 1):
+        hint = "put the whole entry in single quotes: ': ' in plain text ends a key"
     elif "{{" in body:
         hint = "this looks like a template; check what it renders to (helm template)"
     return Fault("syntax", f"is not YAML: {error.problem}{context}", at, hint=hint)

@@ -28,7 +28,9 @@ def add_dockerfile(source: Strand, scope: Scope, collector: Collector) -> None:
         rest = source.cut(*match.span(2))
         if keyword == "FROM":
             words = read_shell(rest).commands
-            scope = evolve(scope, image=words[0].words[0] if words and words[0].words else None)
+            scope = evolve(
+                scope, image=words[0].words[0].text if words and words[0].words else None
+            )
             program.clear()
         elif keyword == "ENV":
             scope = evolve(scope, env={**scope.env, **_variables(rest)})

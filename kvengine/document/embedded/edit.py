@@ -10,6 +10,7 @@ from kvengine.document.changes import CannotEdit, Change, changed, same
 from kvengine.document.document import Document
 from kvengine.document.draft import indent_of
 from kvengine.document.edit import apply, edits
+from kvengine.document.read import parse_all
 from kvengine.errors import DocumentError, Drop, Edit, Move, Path, Put
 
 if TYPE_CHECKING:
@@ -50,12 +51,17 @@ def _config_edits(source: Source, changes: Sequence[Change]) -> tuple[Edit, ...]
         return edits(source.document, [_shifted(change, source.path) for change in changes])
     if reading.faults:
         raise CannotEdit((), "its JSON must be mended first")
-    if not reading.strand.text.startswith("{"):
-        raise CannotEdit((), "dotted flags and Python are changed by hand")
-    inner = Document(
-        name=source.name, form="json", raw=reading.strand.text.encode(), data=source.data
-    )
-    made = edits(inner, changes)
+    raw = reading.strand.text.encode()
+    if reading.yaml is not None:
+        index, base = reading.yaml
+        documents = parse_all(raw, name=source.name, form="yaml", strict=False)
+        inner = next(one for one in documents if one.index == index)
+        made = edits(inner, [_shifted(change, base) for change in changes])
+    elif reading.strand.text.startswith("{"):
+        inner = Document(name=source.name, form="json", raw=raw, data=source.data)
+        made = edits(inner, changes)
+    else:
+        raise CannotEdit((), "the config is not written as one text")
     return tuple(_outer(source, reading, inner, edit) for edit in made)
 
 
@@ -71,7 +77,7 @@ def _outer(source: Source, reading: Reading, inner: Document, edit: Edit) -> Edi
     """An edit of the JSON text as an edit of the file."""
     strand = reading.strand
     start, end = inner.text.character(edit.start), inner.text.character(edit.end)
-    near = range(start, end) if end > start else range(max(start - 1, 0), max(start, 1))
+    near = range(start, end) if end > start else _beside(reading, start)
     contexts = {strand.contexts[at] for at in near}
     if len(contexts) != 1 or any("fixed" in context for context in contexts):
         raise CannotEdit((), "a variable or several kinds of quotes are in the way")
@@ -82,13 +88,24 @@ def _outer(source: Source, reading: Reading, inner: Document, edit: Edit) -> Edi
     if end > start:
         first, last = strand.starts[start], strand.ends[end - 1]
     else:
-        first = last = strand.ends[start - 1] if start else strand.starts[0]
+        first = last = strand.ends[near[0]] if near[0] < start else strand.starts[near[0]]
     text = edit.text
     if "\n" in text:
         text = _indented(text, body, first, strand.text, start)
     for layer in reversed(context):
         text = _QUOTING[layer](text)
     return Edit(source.text.byte(first), source.text.byte(last), text)
+
+
+def _beside(reading: Reading, at: int) -> range:
+    """The character before ``at``, or the one behind if the first comes from a variable."""
+    contexts = reading.strand.contexts
+    near = [one for one in (at - 1, at) if 0 <= one < len(contexts)]
+    near = [one for one in near if "fixed" not in contexts[one]]
+    if not near:
+        raise CannotEdit((), "a variable is in the way")
+    chosen = min(near, key=lambda one: contexts[one].count("var"))
+    return range(chosen, chosen + 1)
 
 
 def _indented(text: str, body: str, at: int, inner: str, start: int) -> str:
@@ -134,16 +151,18 @@ def _verify(
             **new.flags,
             "--kv-transfer-config": "",
         }
-        env_same = {k: v for k, v in old.env.items() if k not in gone} == {
-            k: v for k, v in new.env.items() if k not in gone
-        }
-        mentions = old.index != source.index or not (inside and _mentions_config(old.env))
-        if not same(new.data, expected) or not flags_same or (mentions and not env_same):
+        env_same = _other_variables(old, gone) == _other_variables(new, gone)
+        if not same(new.data, expected) or not flags_same or not env_same:
             raise CannotEdit((), "its quoting does not allow the change")
 
 
-def _mentions_config(env: object) -> bool:
-    return "kv_connector" in str(env)
+def _other_variables(source: Source, gone: set[str]) -> dict[str, str]:
+    """The variables that must stay as they are: not dropped, and no config themselves."""
+    return {
+        name: text
+        for name, text in source.env.items()
+        if name not in gone and "kv_connector" not in text and "kv-transfer" not in text
+    }
 
 
 def _in_double_quotes(text: str) -> str:
@@ -188,6 +207,14 @@ def _yaml_plain(text: str) -> str:
     return _on_one_line(text)
 
 
+def _python(quote: str) -> Callable[[str], str]:
+    def written(text: str) -> str:
+        text = text.replace("\\", "\\\\").replace(quote, "\\" + quote)
+        return text.replace("\n", "\\n")
+
+    return written
+
+
 def _same(text: str) -> str:
     return text
 
@@ -204,4 +231,7 @@ _QUOTING: dict[str, Callable[[str], str]] = {
     "yaml": _yaml_plain,
     "yaml|": _same,
     "yaml>": _on_one_line,
+    "py'": _python("'"),
+    'py"': _python('"'),
+    "var": _same,
 }

@@ -24,6 +24,7 @@ __all__ = ["Walker", "origin_of"]
 _KUBERNETES = re.compile(r"\$\$|\$\(([A-Za-z_][\w.-]*)\)")
 _COMPOSE = re.compile(r"\$\$|\$\{([A-Za-z_]\w*)(?::?([-?+])([^{}]*))?\}|\$([A-Za-z_]\w*)")
 _TWO_IN_ONE = re.compile(r"--[\w.-]+\s+\S")
+_TWO_BARE = re.compile(r"(--[\w.-]+)\s+(\{.*)", re.DOTALL)
 _SIZE_FLAGS = ("--kv-offloading-size",)
 _WORD_KEYS = ("command", "entrypoint", "args")
 
@@ -47,6 +48,7 @@ class Walker:
     base: Strand
     form: str
     collector: Collector
+    index: int = 0
 
     def walk(self, node: Node, value: Any, path: Path, scope: Scope) -> None:
         """Keep every config at or below this value."""
@@ -95,7 +97,7 @@ class Walker:
     def _table(self, node: Node, value: dict[str, Any], path: Path, scope: Scope) -> None:
         scope = self._around(node, value, path, scope)
         if "kv_connector" in value:
-            reading = Reading(self.base, value, node)
+            reading = Reading(self.base, value, node, yaml=(self.index, path))
             inner = evolve(scope, path=path)
             self.collector.add_table(
                 reading, inner, {}, {"": self.base.range(node.start, node.end)}
@@ -122,9 +124,9 @@ class Walker:
 
     def _around(self, node: Node, value: dict[str, Any], path: Path, scope: Scope) -> Scope:
         """The scope with what this table says of image, variables and names."""
-        image = node.entry("image")
-        if image is not None and isinstance(value["image"], str):
-            scope = evolve(scope, image=self._strand(image.node, value["image"]))
+        image = _image(value)
+        if image is not None:
+            scope = evolve(scope, image=image)
         metadata = value.get("metadata")
         if isinstance(metadata, dict) and isinstance(value.get("kind"), str):
             scope = evolve(scope, label=f"{value['kind']} {metadata.get('name', '')}".strip())
@@ -146,11 +148,7 @@ class Walker:
                 continue
             name, strand = self._variable(key, item, entry.node)
             if name is not None and strand is not None:
-                env[name] = (
-                    _filled(strand, evolve(scope, env=env))
-                    if scope.origin != "k8s"
-                    else _filled(strand, evolve(scope, env=env, literal=False))
-                )
+                env[name] = _filled(strand, evolve(scope, env=env))
                 paths[name] = (*path, key)
         return evolve(scope, env=env, env_paths=paths)
 
@@ -159,7 +157,7 @@ class Walker:
             held = node.entry("value")
             if held is not None and not isinstance(item["value"], (dict, list)):
                 return item["name"], self._strand(held.node, item["value"])
-            shown = f"${item['name']}"
+            shown = f"$({item['name']})"
             return item["name"], Strand.written(shown, self.base, node.start, node.end, hole=shown)
         if isinstance(key, str) and not isinstance(item, (dict, list)) and item is not None:
             return key, self._strand(node, item)
@@ -192,7 +190,7 @@ class Walker:
             main = min(marks.values(), default=(0, 0))
             self.collector.add_table(empty, inner, flags, {"": main, **marks})
         elif isinstance(value[key], dict):
-            reading = Reading(self.base, value[key], entry.node)
+            reading = Reading(self.base, value[key], entry.node, yaml=(self.index, (*path, key)))
             marks[""] = self.base.range(entry.node.start, entry.node.end)
             self.collector.add_table(reading, inner, flags, marks)
         elif isinstance(value[key], str):
@@ -240,7 +238,11 @@ class Walker:
             if not _TWO_IN_ONE.match(word.text) or not TRIGGER.search(word.text):
                 flat.append(word)
                 continue
-            flat += [part for one in read_shell(word).commands for part in one.words]
+            bare = _TWO_BARE.match(word.text)
+            if bare is not None:
+                flat += [word.cut(*bare.span(1)), word.cut(*bare.span(2))]
+            else:
+                flat += [part for one in read_shell(word).commands for part in one.words]
             problems.append(self._two_in_one(word, scope))
         scripts = [
             word
@@ -268,6 +270,20 @@ def _shown(value: Any) -> str:
     return value if isinstance(value, str) else str(value)
 
 
+def _image(value: Mapping[str, Any]) -> str | None:
+    """The image that a table names, also as Helm values do, in two or three parts."""
+    held = value.get("image", value)
+    if isinstance(held, str):
+        return held
+    if not isinstance(held, dict):
+        return None
+    repository = held.get("repository", value.get("repository"))
+    tag = held.get("tag", value.get("tag"))
+    if isinstance(repository, str) and isinstance(tag, (str, float)):
+        return f"{repository}:{tag}"
+    return None
+
+
 def _filled(strand: Strand, scope: Scope) -> Strand:
     """Fill in ``$(NAME)`` as Kubernetes does, or ``${NAME}`` as compose does."""
     pattern = {"k8s": _KUBERNETES, "compose": _COMPOSE}.get(scope.origin)
@@ -281,11 +297,11 @@ def _filled(strand: Strand, scope: Scope) -> Strand:
             made = Strand.written("$", strand, start, end)
         elif scope.origin == "k8s":
             known = scope.env.get(match[1])
-            if known is None:
-                continue
-            made = known
+            made = Strand.written(match[0], strand, start, end, hole=match[0])
+            if known is not None and not known.holes:
+                made = known.within("var")
         elif match[2] == "-":
-            made = strand.cut(match.start(3), match.end(3))
+            made = strand.cut(match.start(3), match.end(3)).within("var")
         else:
             made = Strand.written(match[0], strand, start, end, hole=match[0])
         parts += [strand.cut(done, start), made]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 from collections.abc import Iterator
 from typing import Any, Literal, TypeGuard
 
-from attrs import define, evolve, field
+from attrs import define, field
 
 from kvengine.document.embedded.reading import Reading
 from kvengine.document.embedded.scope import TRIGGER, Collector, Scope, looks_like_config
 from kvengine.document.embedded.strand import Hole, Strand
+from kvengine.document.embedded.sums import whole_number
 from kvengine.document.tree import Entry, Node
 from kvengine.errors import Path
 
@@ -136,7 +138,7 @@ class _Program(ast.NodeVisitor):
             inside = written[len(quote) : -len(quote)]
             if written == quote + value + quote and "\\" not in inside:
                 plain = self.source.cut(start + len(quote), end - len(quote))
-                return evolve(plain, contexts=[(*one, "fixed") for one in plain.contexts])
+                return plain.within("py" + quote[0])
         return Strand.written(value, self.source, start, end)
 
 
@@ -171,6 +173,8 @@ class _Literals:
             value = getattr(node.operand, "value", None)
             if isinstance(value, (int, float)):
                 return -value, scalar
+        with contextlib.suppress(ValueError, RecursionError):
+            return whole_number(node, _no_name), scalar
         written = self.program.source.text[start:end]
         self.unknown.append((path, Hole(start, end, f"`{written[:60]}`")))
         return written, scalar
@@ -198,6 +202,10 @@ def _pairs(node: ast.expr) -> Iterator[tuple[str, Any, ast.expr]]:
         for keyword in node.keywords:
             if keyword.arg is not None:
                 yield keyword.arg, keyword, keyword.value
+
+
+def _no_name(name: str) -> int:
+    raise ValueError(name)
 
 
 def _name(node: ast.expr) -> str:

@@ -39,7 +39,8 @@ class Reading:
     ``tree`` counts characters of ``strand``, which is the text after suffixed numbers were
     written out and unknown parts were put in quotes; ``faults`` and the holes of ``unresolved``
     (values that depend on something not known here) count characters of the file. ``data`` is
-    None where there is no config, or none that can be read.
+    None where there is no config, or none that can be read. ``yaml`` says that the strand is a
+    YAML text: the number of the document in it, and the config's path in that.
     """
 
     strand: Strand
@@ -47,6 +48,7 @@ class Reading:
     tree: Node | None = None
     faults: list[Fault] = Factory(list)
     unresolved: list[tuple[Path, Hole]] = Factory(list)
+    yaml: tuple[int, Path] | None = None
 
     def fault(self, strand: Strand, fault: Fault) -> None:
         """Remember a fault of ``strand`` at its place in the file."""
@@ -139,7 +141,7 @@ def _replacements(strand: Strand) -> list[tuple[int, int, str, str]]:
     outside = _outside(strand)
     found: list[tuple[int, int, str, str]] = []
     for hole in strand.holes:
-        quoted = _quoted(hole.name)
+        quoted = _quoted(strand.text[hole.start : hole.end])
         inside = outside[hole.start] != "$"
         found.append((hole.start, hole.end, quoted[1:-1] if inside else quoted, hole.name))
     for match in _MISSING.finditer(outside):

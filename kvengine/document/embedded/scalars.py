@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterator
 
-from kvengine.document.embedded.strand import Context, Strand
+from kvengine.document.embedded.strand import Context, Hole, Strand
 from kvengine.document.tree import Node
 
 __all__ = ["scalar"]
@@ -56,6 +57,7 @@ def scalar(source: Strand, node: Node, value: str, *, form: str) -> Strand:
     starts, ends = array("q"), array("q")
     contexts: list[Context] = []
     known: dict[Context, Context] = {}
+    origins: list[int] = []
     last_end = start
     unit = next(units, None)
     for char in value:
@@ -72,13 +74,25 @@ def scalar(source: Strand, node: Node, value: str, *, form: str) -> Strand:
             return Strand.written(value, source, node.start, node.end)
         outer_first, outer_last = source.range(first, max(last, first + 1))
         outer = source.contexts[min(first, len(source.contexts) - 1)]
+        origins.append(first)
         starts.append(outer_first)
         ends.append(outer_last if last > first else outer_first)
         contexts.append(known.setdefault(outer, (*outer, layer)))
         last_end = last
     if unit is not None and any(rest[0] for rest in (unit, *units)):
         return Strand.written(value, source, node.start, node.end)
-    return Strand(value, starts, ends, contexts)
+    return Strand(value, starts, ends, contexts, tuple(_holes(source, node, origins)))
+
+
+def _holes(source: Strand, node: Node, origins: list[int]) -> Iterator[Hole]:
+    """The holes of the source, where they are in the value."""
+    at = bisect_left(source.holes, node.start, key=lambda hole: hole.start)
+    for hole in source.holes[at:]:
+        if hole.start >= node.end:
+            return
+        first, last = bisect_left(origins, hole.start), bisect_left(origins, hole.end)
+        if first < last:
+            yield Hole(first, last, hole.name)
 
 
 def _plain(text: str, start: int, end: int, style: str) -> Iterator[tuple[str, int, int, bool]]:

@@ -33,6 +33,9 @@ _MAX_SOURCES = 1000
 _IMAGE = re.compile(r"(?:^|/)[\w.-]*vllm[\w.-]*:v?(0\.[0-9]+)(?:\.[0-9]+)*[\w.+-]*$")
 _PINNED = re.compile(r"\bvllm\s*==\s*(0\.[0-9]+)")
 _LITERAL = re.compile(r"\$\{[A-Za-z_]\w*\}|\$[A-Za-z_]\w*")
+_LITERALLY = "="
+"""In front of a hole's name: nothing will fill it in."""
+
 _CONNECTOR = re.compile(r"kv_connector\\*[\"']?\s*:")
 
 
@@ -46,7 +49,7 @@ class Scope:
 
     origin: Origin
     env: Mapping[str, Strand] = field(factory=dict)
-    image: Strand | None = None
+    image: str | None = None
     label: str = ""
     document: Document | None = None
     path: Path = ()
@@ -128,8 +131,19 @@ class Collector:
         else:
             main = min(marks.values(), default=words[0].range(0, len(words[0])))
         source = self._source(scope, reading, found, {"": main, **marks})
-        model = arguments.model.text if arguments.model is not None else None
-        self.add(evolve(source, flags=flags, model=model), main[0], weak=weak)
+        known = arguments.model is not None and not arguments.model.holes
+        unknown = [
+            (f"flag:{flag.name}",)
+            for flag in arguments.flags
+            if flag.value is not None and flag.value.holes and flag.name != CONFIG_FLAG
+        ]
+        source = evolve(
+            source,
+            flags=flags,
+            model=arguments.model.text if arguments.model is not None and known else None,
+            unresolved=(*source.unresolved, *unknown),
+        )
+        self.add(source, main[0], weak=weak)
         return True
 
     def _config(self, arguments: Arguments, scope: Scope) -> tuple[Reading | None, list[Problem]]:
@@ -196,7 +210,9 @@ class Collector:
         marks: Mapping[str, tuple[int, int]],
     ) -> Source:
         variables = {f"env:{name}": one.range(0, len(one)) for name, one in scope.env.items()}
-        image = scope.image.text if scope.image is not None else None
+        image = scope.image
+        unknown = [path for path, _ in reading.unresolved] if reading is not None else []
+        unknown += [(f"env:{name}",) for name, one in scope.env.items() if one.holes]
         return Source(
             origin=scope.origin,
             text=self.text,
@@ -207,7 +223,7 @@ class Collector:
             vllm=(release_of(image) if image else None) or self.pinned,
             label=scope.label,
             problems=tuple(problems),
-            unresolved=tuple(path for path, _ in reading.unresolved) if reading else (),
+            unresolved=tuple(unknown),
             document=scope.document,
             path=scope.path,
             reading=reading,
@@ -236,9 +252,11 @@ class Collector:
     def _unknown(self, path: Path, hole: Hole, scope: Scope) -> Problem:
         place = self.text.place(hole.start, hole.end)
         known_later = hole.name[0] in "$`"
-        if known_later and scope.literal:
+        if hole.name.startswith(_LITERALLY):
             hint = "arguments in a list pass no shell; Kubernetes fills in $(NAME)"
-            return Problem("placeholder", path, f"holds {hole.name} as it is", hint, place=place)
+            return Problem(
+                "placeholder", path, f"holds {hole.name[1:]} as it is", hint, place=place
+            )
         if known_later:
             message = f"depends on {hole.name}, which is not known here"
             return Problem("placeholder", path, message, "", "info", place=place)
@@ -255,7 +273,9 @@ def _is_meant(flag: Flag) -> bool:
 
 def _with_literals(value: Strand) -> Strand:
     """The value with every ``$NAME`` that nothing will fill in marked as not known."""
-    holes = [Hole(*match.span(), match[0]) for match in _LITERAL.finditer(value.blanked())]
+    holes = [
+        Hole(*match.span(), _LITERALLY + match[0]) for match in _LITERAL.finditer(value.blanked())
+    ]
     taken = [*value.holes, *holes]
     return evolve(value, holes=tuple(sorted(taken, key=lambda hole: hole.start)))
 

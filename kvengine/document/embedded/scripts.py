@@ -38,6 +38,10 @@ def add_script(source: Strand, scope: Scope, collector: Collector) -> None:
     for command in script.commands:
         _add(command, scope.inner(env=command.env, literal=False), collector)
     for one in script.assignments:
+        if one.words:
+            inner = scope.inner(env=one.env, literal=False)
+            collector.add_command(one.words, inner, weak=True)
+            continue
         add_variable(one.name, one.value, scope.inner(env=one.env, literal=False), collector)
     if scope.depth == 0 and not collector.found:
         env = {**scope.env, **{one.name: one.value for one in script.assignments}}
@@ -75,7 +79,7 @@ def _in_container(words: Sequence[Strand], scope: Scope) -> Scope:
             at = text.text.index("=")
             env[text.text[:at]] = text.cut(at + 1)
         elif image is None and re.fullmatch(r"[\w./-]*vllm[\w./-]*:[\w.+-]+", word.text):
-            image = word
+            image = word.text
     return scope.inner(env=env, image=image)
 
 

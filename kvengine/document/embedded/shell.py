@@ -31,11 +31,13 @@ _DECLARES = ("export", "declare", "local", "readonly", "typeset")
 class Assignment:
     """``NAME=value``, as a statement of its own or in front of a command.
 
-    ``before`` are variables that were exported by then, ``beside`` those of the same command.
+    ``words`` are the items of an array. ``before`` are variables that were exported by then,
+    ``beside`` those of the same command.
     """
 
     name: str
     value: Strand
+    words: tuple[Strand, ...]
     before: Mapping[str, Strand]
     beside: Mapping[str, Strand]
 
@@ -115,9 +117,11 @@ class _Reader(Words):
         if variable is None:
             return None
         # A value given in a branch that need not have been taken is not the value.
-        return (
-            variable.value if self.line.branch[: len(variable.branch)] == variable.branch else None
-        )
+        if self.line.branch[: len(variable.branch)] != variable.branch:
+            return None
+        if isinstance(variable.value, list):
+            return [one.within("var") for one in variable.value]
+        return variable.value.within("var")
 
     def substitution(self) -> Strand | None:
         if self.depth >= _MAX_DEPTH:
@@ -261,8 +265,9 @@ class _Reader(Words):
             self.visible = None
 
     def _remember(self, name: str, value: Value) -> None:
-        for one in value if isinstance(value, list) else [value]:
-            self.assignments.append(Assignment(name, one, self._exported(), self.line.env))
+        words = tuple(value) if isinstance(value, list) else ()
+        one = Strand.joined(words) if isinstance(value, list) else value
+        self.assignments.append(Assignment(name, one, words, self._exported(), self.line.env))
 
     def _continues(self) -> bool:
         """Whether a command follows on the same line, which alone then sees the variable."""

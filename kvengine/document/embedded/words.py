@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from kvengine.document.embedded.strand import Strand
+from kvengine.document.embedded.sums import whole_number
 
 __all__ = ["MAX_SCRIPT_CHARACTERS", "Value", "Words", "split_words"]
 
@@ -24,10 +25,6 @@ _SUBSCRIPT = re.compile(r"\[[@*]\]\}")
 _DEFAULT = re.compile(r":?[-=]")
 _ANSI = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "e": "\x1b"}
 _ENDS_WORD = " \t\r\n;&|()<>"
-_SUM: tuple[type[ast.AST], ...] = (
-    *(ast.BinOp, ast.UnaryOp, ast.Constant, ast.Name, ast.Load, ast.Expression),
-    *(ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.USub, ast.LShift),
-)
 
 Value = Strand | list[Strand]
 """What a variable holds: a text, or an array of them."""
@@ -211,7 +208,10 @@ class Words:
         value = self.lookup(name)
         if value is None:
             return [self._hole(start)]
-        return value[:1] if isinstance(value, list) else [value]
+        return [value[0] if isinstance(value, list) else value] if value else [self._empty()]
+
+    def _empty(self) -> Strand:
+        return self.source.cut(self.at, self.at)
 
     def _hole(self, start: int) -> Strand:
         text = self.text[start : self.at]
@@ -251,7 +251,7 @@ class Words:
         self.at = min(self.at + 1, self.end)
         if self.known(name):
             return self._value(name, start)
-        return [_limited(Strand.joined(parts))]
+        return [_limited(Strand.joined(parts)).within("var")]
 
     def _skip_braces(self) -> None:
         depth = 1
@@ -281,38 +281,15 @@ class Words:
             return None
         try:
             tree = ast.parse(re.sub(r"\$\{?(\w+)\}?", r"\1", text.strip()), mode="eval")
-            return self._evaluated(tree.body) if all(map(_is_plain, ast.walk(tree))) else None
-        except (SyntaxError, ValueError, ArithmeticError, RecursionError, MemoryError):
+            return whole_number(tree.body, self._number)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
             return None
 
-    def _evaluated(self, node: ast.AST) -> int:
-        if isinstance(node, ast.Constant) and type(node.value) is int:
-            return node.value
-        if isinstance(node, ast.Name):
-            value = self.lookup(node.id)
-            if not isinstance(value, Strand) or value.holes:
-                raise ValueError(node.id)
-            return int(value.text)
-        if isinstance(node, ast.UnaryOp):
-            return -self._evaluated(node.operand)
-        if not isinstance(node, ast.BinOp):
-            raise ValueError("no whole number")
-        left, right = self._evaluated(node.left), self._evaluated(node.right)
-        if max(abs(left), abs(right)) >= 1 << 64:
-            raise ValueError("more than the shell counts")
-        if isinstance(node.op, ast.LShift):
-            return left << min(right, 64)
-        if isinstance(node.op, (ast.Div, ast.FloorDiv)):
-            return abs(left) // abs(right) * (1 if left * right >= 0 else -1)
-        if isinstance(node.op, ast.Mod):
-            return abs(left) % abs(right) * (1 if left >= 0 else -1)
-        if isinstance(node.op, ast.Mult):
-            return left * right
-        return left + right if isinstance(node.op, ast.Add) else left - right
-
-
-def _is_plain(node: ast.AST) -> bool:
-    return isinstance(node, _SUM)
+    def _number(self, name: str) -> int:
+        value = self.lookup(name)
+        if not isinstance(value, Strand) or value.holes:
+            raise ValueError(name)
+        return int(value.text)
 
 
 def _one(fields: list[Strand]) -> Strand:
