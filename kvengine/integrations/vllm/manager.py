@@ -13,12 +13,13 @@ from vllm.v1.kv_offload.base import (
     RequestOffloadingContext,
 )
 
+from kvengine.integrations.vllm.keys import Numbers
 from kvengine.integrations.vllm.ledger import Answer, Ledger
 from kvengine.integrations.vllm.metrics import fill
 from kvengine.integrations.vllm.region import Region
 from kvengine.integrations.vllm.wire import HostPlaces
 
-__all__ = ["KVEngineOffloadingManager", "Numbers"]
+__all__ = ["KVEngineOffloadingManager"]
 
 _ANSWERS = {
     Answer.MISS: LookupResult.MISS,
@@ -26,31 +27,6 @@ _ANSWERS = {
     Answer.PENDING: LookupResult.HIT_PENDING,
     Answer.RETRY: LookupResult.RETRY,
 }
-
-
-class Numbers:
-    """vLLM's group numbers in keys, which may have gaps since 0.31, and ours, which have none."""
-
-    def __init__(self, group_ids: Sequence[int]) -> None:
-        ours = {
-            number.to_bytes(4, "big"): index.to_bytes(4, "big")
-            for index, number in enumerate(group_ids)
-        }
-        self._same = all(theirs == own for theirs, own in ours.items())
-        self._ours = ours
-        self._theirs = {own: theirs for theirs, own in ours.items()}
-
-    def ours(self, keys: Collection[bytes]) -> list[bytes]:
-        """Keys as the ledger has them."""
-        return list(keys) if self._same else [self.our(key) for key in keys]
-
-    def our(self, key: bytes) -> bytes:
-        """One key as the ledger has it."""
-        return key if self._same else key[:-4] + self._ours[key[-4:]]
-
-    def theirs(self, keys: list[bytes]) -> list[bytes]:
-        """Keys as vLLM has them."""
-        return keys if self._same else [key[:-4] + self._theirs[key[-4:]] for key in keys]
 
 
 class KVEngineOffloadingManager(OffloadingManager):  # type: ignore[misc]

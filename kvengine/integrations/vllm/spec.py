@@ -17,8 +17,9 @@ import kvengine
 from kvengine.integrations.vllm.findings import checked_config, share_log
 from kvengine.integrations.vllm.identity import identity_of, warn_of_random_hashes
 from kvengine.integrations.vllm.jobs import Board
+from kvengine.integrations.vllm.keys import Numbers
 from kvengine.integrations.vllm.ledger import Ledger
-from kvengine.integrations.vllm.manager import KVEngineOffloadingManager, Numbers
+from kvengine.integrations.vllm.manager import KVEngineOffloadingManager
 from kvengine.integrations.vllm.memory import RegionMemory
 from kvengine.integrations.vllm.metrics import definitions
 from kvengine.integrations.vllm.note import engine_config, read_note, take_note
