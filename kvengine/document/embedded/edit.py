@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kvengine.document.changes import CannotEdit, Change, changed, same
 from kvengine.document.document import Document
-from kvengine.document.draft import indent_of
+from kvengine.document.draft import indent_of, line_start
 from kvengine.document.edit import apply, edits
 from kvengine.document.read import parse_all
 from kvengine.errors import DocumentError, Drop, Edit, Move, Path, Put
@@ -16,6 +16,7 @@ from kvengine.errors import DocumentError, Drop, Edit, Move, Path, Put
 if TYPE_CHECKING:
     from kvengine.document.embedded.reading import Reading
     from kvengine.document.embedded.source import Source
+    from kvengine.document.embedded.strand import Strand
 
 __all__ = ["source_edits"]
 
@@ -90,11 +91,27 @@ def _outer(source: Source, reading: Reading, inner: Document, edit: Edit) -> Edi
     else:
         first = last = strand.ends[near[0]] if near[0] < start else strand.starts[near[0]]
     text = edit.text
-    if "\n" in text:
-        text = _indented(text, body, first, strand.text, start)
+    if start == 0 or strand.text[start - 1] == "\n":
+        above = line_start(body, first)
+        first = first if body[above:first].strip() else above
+        last = max(last, first)
+        text = _indented("\n" + text, strand, body)[1:]
+    else:
+        text = _indented(text, strand, body)
     for layer in reversed(context):
         text = _QUOTING[layer](text)
     return Edit(source.text.byte(first), source.text.byte(last), text)
+
+
+def _indented(text: str, strand: Strand, body: str) -> str:
+    """The text with its new lines indented as the YAML block scalar around them is."""
+    if "\n" not in text:
+        return text
+    first = len(strand.text) - len(strand.text.lstrip())
+    outer = indent_of(body, strand.starts[first] if first < len(strand) else 0)
+    extra = outer.removesuffix(indent_of(strand.text, first))
+    lines = text.split("\n")
+    return "\n".join([lines[0], *(extra + line if line else line for line in lines[1:])])
 
 
 def _beside(reading: Reading, at: int) -> range:
@@ -106,14 +123,6 @@ def _beside(reading: Reading, at: int) -> range:
         raise CannotEdit((), "a variable is in the way")
     chosen = min(near, key=lambda one: contexts[one].count("var"))
     return range(chosen, chosen + 1)
-
-
-def _indented(text: str, body: str, at: int, inner: str, start: int) -> str:
-    """The text with its new lines indented as a YAML block scalar around them is."""
-    outer_indent = indent_of(body, at)
-    inner_indent = indent_of(inner, start)
-    extra = outer_indent.removesuffix(inner_indent)
-    return text.replace("\n", "\n" + extra)
 
 
 def _variable_edits(source: Source, changes: Sequence[Change]) -> tuple[Edit, ...]:

@@ -158,7 +158,8 @@ class Collector:
             place = self.text.place(*given.word.range(0, len(given.word)))
             return None, [Problem("syntax", path, "has no value", place=place)]
         reading = read_object(_with_literals(given.value) if scope.literal else given.value)
-        return reading, self._problems(reading, scope, path)
+        word = given.word.range(0, len(given.word))
+        return reading, self._problems(reading, scope, path, word)
 
     def add_object(
         self,
@@ -177,7 +178,9 @@ class Collector:
             main = reading.strand.range(0, len(reading.strand))
         path: Path = (mark,) if mark else ()
         marks = {**(marks or {}), "": main, **({mark: main} if mark else {})}
-        source = self._source(scope, reading, self._problems(reading, scope, path), marks)
+        given = marks.get(f"flag:{CONFIG_FLAG}", main)
+        problems = self._problems(reading, scope, path, given)
+        source = self._source(scope, reading, problems, marks)
         self.add(evolve(source, flags=flags or {}), main[0], weak=weak)
 
     def add_table(
@@ -231,7 +234,10 @@ class Collector:
             env_paths=scope.env_paths,
         )
 
-    def _problems(self, reading: Reading, scope: Scope, path: Path) -> list[Problem]:
+    def _problems(
+        self, reading: Reading, scope: Scope, path: Path, empty: tuple[int, int] = (0, 0)
+    ) -> list[Problem]:
+        """The faults of a config; ``empty`` is where an empty text is placed."""
         found = [
             Problem(
                 fault.code,
@@ -239,7 +245,9 @@ class Collector:
                 fault.message,
                 fault.hint,
                 "warning" if fault.code in ("missing", "duplicate-key") else "error",
-                place=self.text.place(fault.start, fault.end),
+                place=self.text.place(
+                    *((fault.start, fault.end) if len(reading.strand) else empty)
+                ),
             )
             for fault in reading.faults
         ]
