@@ -11,22 +11,23 @@ from kvengine.plan.plan import Plan
 __all__ = ["document_of", "plan_of"]
 
 _log = logging.getLogger(__name__)
+_PLENTY_BYTES = 1 << 50
 
 
-def plan_of(engine: Any | None, version: str, kv_caches: Any) -> Plan | None:
+def plan_of(engine: Any | None, version: str) -> Plan | None:
     """Plan what vLLM has set up; None, logged once, when kvengine cannot."""
     if engine is None:
         return None
     from kvengine import load, make_plan
 
     try:
-        return make_plan(load(document_of(engine, version, _num_blocks(kv_caches))))
+        return make_plan(load(document_of(engine, version)))
     except KVEngineError as error:
         _log.info("kvengine cannot plan this model, vLLM's own sizes are used: %s", error)
         return None
 
 
-def document_of(engine: Any, version: str, num_blocks: int) -> dict[str, Any]:
+def document_of(engine: Any, version: str) -> dict[str, Any]:
     """vLLM's resolved configuration as an engine document."""
     model, parallel, cache = engine.model_config, engine.parallel_config, engine.cache_config
     return {
@@ -43,8 +44,7 @@ def document_of(engine: Any, version: str, num_blocks: int) -> dict[str, Any]:
             "decode_context": parallel.decode_context_parallel_size,
         },
         "cache": {
-            "num_blocks": num_blocks,
-            "memory": 1 << 50,
+            "memory": _PLENTY_BYTES,  # sizes per block do not depend on how many there are
             "tokens_per_block": cache.block_size,
             "dtype": str(cache.cache_dtype),
         },
@@ -54,10 +54,6 @@ def document_of(engine: Any, version: str, num_blocks: int) -> dict[str, Any]:
             "kv_connector_extra_config": dict(engine.kv_transfer_config.kv_connector_extra_config),
         },
     }
-
-
-def _num_blocks(kv_caches: Any) -> int:
-    return int(min(entry.tensor.shape[0] for entry in kv_caches.tensors))
 
 
 def _plain(value: Any) -> Any:

@@ -133,7 +133,7 @@ class KVEngineOffloadingSpec(OffloadingSpec):  # type: ignore[misc]
     def _make_worker(self, kv_caches: Any) -> KVEngineOffloadingWorker:
         rank = self.config.parallel.rank
         engine = engine_config()
-        plan = plan_of(engine, self._version, kv_caches)
+        plan = plan_of(engine, self._version)
         rows = read_rows(kv_caches, plan)
         row_bytes = tuple(group.row_bytes if group else 0 for group in rows)
         if rank == 0 and plan is not None and (difference := differences(row_bytes, plan)):
