@@ -26,10 +26,14 @@ needs_server = pytest.mark.skipif(
 
 
 def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
+    """A port that nobody has, and whose cluster bus (10,000 above) is free as well."""
+    while True:
+        with socket.socket() as sock, socket.socket() as bus:
+            sock.bind(("127.0.0.1", 0))
+            port: int = sock.getsockname()[1]
+            with contextlib.suppress(OSError, OverflowError):
+                bus.bind(("127.0.0.1", port + 10_000))
+                return port
 
 
 class Server:
