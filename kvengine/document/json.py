@@ -159,6 +159,8 @@ class _Scanner:
                 raise Fault("syntax", f"has '{self.body[at]}' where '{closing}' closes", at)
             raise Fault("syntax", "has no comma between two entries", node.entries[-1].node.end)
         behind = self.skip(at + 1)
+        if behind == len(self.body):
+            raise Fault("syntax", f"never closes this '{self.body[node.start]}'", node.start)
         if self.body[behind : behind + 1] == closing:
             message = f"has a trailing comma before '{closing}', which JSON does not allow"
             self._tolerate(Fault("syntax", message, at, hint="remove it"))

@@ -126,6 +126,7 @@ BROKEN = [
     ("a.json", b'{"a": 1 "b": 2}', "a.json:1:8: has no comma between two entries [syntax]"),
     ("a.json", b'{"a": [1}', "a.json:1:9: has '}' where ']' closes [syntax]"),
     ("a.json", b'\n{"a": [1, 2', "a.json:2:7: never closes this '[' [syntax]"),
+    ("a.json", b'{"a": 1, ', "a.json:1:1: never closes this '{' [syntax]"),
     ("a.json", b'{"a": ', "a.json:1:7: ends where a value belongs [syntax]"),
     ("a.json", b'{"a": }', 'a.json:1:7: has "}" where a value belongs [syntax]'),
     ("a.json", b"{,}", 'a.json:1:2: has "," where a key belongs [syntax]'),

@@ -7,6 +7,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
 
+from kvengine.document.draft import next_line
 from kvengine.document.embedded.strand import Context, Hole, Strand
 from kvengine.document.tree import Node
 
@@ -48,6 +49,7 @@ def scalar(source: Strand, node: Node, value: str, *, form: str) -> Strand:
     elif style in ("|", ">"):
         header = source.text.find("\n", start, end)
         start = end if header < 0 else header + 1
+        end = next_line(source.text, end)
     units = (
         _escaped(source.text, start, end)
         if style == '"'

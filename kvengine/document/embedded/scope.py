@@ -14,7 +14,7 @@ from kvengine.document.embedded.reading import Reading, read_dotted, read_object
 from kvengine.document.embedded.source import Origin, Source
 from kvengine.document.embedded.strand import Hole, Strand
 from kvengine.document.text import Text
-from kvengine.errors import Path, Problem
+from kvengine.errors import Path, Problem, Severity
 
 __all__ = ["TRIGGER", "Collector", "Scope", "looks_like_config", "release_of"]
 
@@ -238,19 +238,16 @@ class Collector:
         self, reading: Reading, scope: Scope, path: Path, empty: tuple[int, int] = (0, 0)
     ) -> list[Problem]:
         """The faults of a config; ``empty`` is where an empty text is placed."""
-        found = [
-            Problem(
-                fault.code,
-                path,
-                fault.message,
-                fault.hint,
-                "warning" if fault.code in ("missing", "duplicate-key") else "error",
-                place=self.text.place(
-                    *((fault.start, fault.end) if len(reading.strand) else empty)
-                ),
+        found: list[Problem] = []
+        for fault in reading.faults:
+            span = (fault.start, fault.end) if len(reading.strand) else empty
+            severity: Severity = "error"
+            if fault.code in ("missing", "duplicate-key"):
+                severity = "warning"
+            place = self.text.place(*span)
+            found.append(
+                Problem(fault.code, path, fault.message, fault.hint, severity, place=place)
             )
-            for fault in reading.faults
-        ]
         for inner, hole in reading.unresolved:
             if hole.name == "..." and not inner:
                 continue
