@@ -263,6 +263,8 @@ def _mamba_mode(config: Config, model: Architecture, facts: Facts, prefix_cachin
 def _length(config: Config, model: Architecture, facts: Facts) -> tuple[int, bool]:
     limit = model.text.max_length(scale_yarn=facts.yarn_scales_length)
     asked = config.model.max_model_len
+    if limit == 0 or asked == 0:
+        raise _refuse("range", "requests of 0 tokens are none", "", "model", "max_model_len")
     if asked is None or asked == -1:
         return model.text.default_length(limit), asked == -1
     if limit is not None and asked > limit:

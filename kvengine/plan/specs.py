@@ -10,7 +10,7 @@ from functools import cached_property
 from math import gcd
 from typing import Any, Literal
 
-from attrs import evolve, frozen
+from attrs import Attribute, evolve, field, frozen
 
 from kvengine.plan.states import Recurrence, StateKind
 from kvengine.rules.releases import Releases
@@ -19,6 +19,17 @@ from kvengine.units import align_up
 __all__ = ["Attention", "Cache", "Latent", "Layer", "Spec", "SpecKind", "State", "Vector"]
 
 SpecKind = Literal["full", "window", "chunked", "mla", "window_mla", "mamba"]
+
+
+def _count(_: Any, field: Attribute[Any], value: Any) -> None:
+    """A whole number of at least one."""
+    if type(value) is not int or value < 1:
+        raise ValueError(f"{field.name} must be a positive whole number, not {value!r}")
+
+
+def _optional_count(_: Any, field: Attribute[Any], value: Any) -> None:
+    if value is not None:
+        _count(_, field, value)
 
 
 @frozen(kw_only=True, cache_hash=True)
@@ -31,11 +42,11 @@ class Attention:
     whatever the cache dtype.
     """
 
-    heads: int
-    head_size: int
-    head_size_v: int
-    window: int | None = None
-    chunk: int | None = None
+    heads: int = field(validator=_count)
+    head_size: int = field(validator=_count)
+    head_size_v: int = field(validator=_count)
+    window: int | None = field(default=None, validator=_optional_count)
+    chunk: int | None = field(default=None, validator=_optional_count)
     sinks: bool = False
     image_prefix: bool = False
     backend: str | None = None
@@ -50,10 +61,10 @@ class Latent:
     whether the layer has an indexer of its own.
     """
 
-    width: int
+    width: int = field(validator=_count)
     sparse: bool = False
     leads: bool = False
-    window: int | None = None
+    window: int | None = field(default=None, validator=_optional_count)
     backend: str | None = None
 
 
@@ -66,11 +77,11 @@ class Vector:
     """
 
     kind: Literal["full", "mla", "window_mla"]
-    state_bytes: int
+    state_bytes: int = field(validator=_count)
     backend: str
     tokens_per_block: int | None = None
     tokens_per_state: int = 1
-    window: int | None = None
+    window: int | None = field(default=None, validator=_optional_count)
     alignment: int = 1
     replicated: bool = True
     format: str = ""

@@ -255,9 +255,18 @@ def describe(config: Mapping[str, Any], release: Release = NEWEST) -> Architectu
     dated = (f for known, releases, f in _DATED if known == name and release in releases)
     family = next(dated, _FAMILIES.get(name))
     if family is None:
-        raise _unknown(config, name)
+        raise _unknown(config, inner)
     model_type = str(inner.get("model_type", ""))
-    return family(name, Text(inner, _DEFAULTS.get(model_type, {})), prefix)
+    try:
+        return family(name, Text(inner, _DEFAULTS.get(model_type, {})), prefix)
+    except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError) as error:
+        raise PlanError(
+            "setup",
+            "type",
+            f"model.config is not what a {name} has: {error}",
+            "give the model's own config.json, as it is",
+            path=("model", "config"),
+        ) from error
 
 
 def _language_model(config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -269,7 +278,7 @@ def _language_model(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _architecture(config: Mapping[str, Any], inner: Mapping[str, Any]) -> str:
-    names: list[str] = [*(config.get("architectures") or ()), *(inner.get("architectures") or ())]
+    names = (*_names(config), *_names(inner))
     for given in names:
         name = _ALIASES.get(given, given)
         if name in _FAMILIES:
@@ -281,14 +290,23 @@ def _architecture(config: Mapping[str, Any], inner: Mapping[str, Any]) -> str:
     return by_type or (names[0] if names else "")
 
 
-def _unknown(config: Mapping[str, Any], name: str) -> PlanError:
-    looked = {k: config[k] for k in ("architectures", "model_type") if config.get(k)}
+def _unknown(config: Mapping[str, Any], inner: Mapping[str, Any]) -> PlanError:
+    names = (*_names(config), *_names(inner))
+    looked = [f"{show(name)} of architectures" for name in dict.fromkeys(names)]
+    if (model_type := inner.get("model_type")) is not None:
+        looked.append(f"{show(model_type)} of model_type")
+    told = f"not {' nor '.join(looked)}" if looked else "it has no architectures and no model_type"
     return PlanError(
         "setup",
         "choice",
-        f"model.config describes no architecture that we know: {show(looked)}",
+        f"model.config describes no architecture that we know: {told}",
         "describe the layers by hand: one [[model.layers]] table per run of layers, with kind"
         " (full, window, chunked, mla or state), count, heads, head_size and, where it applies,"
         " window",
         path=("model", "config"),
     )
+
+
+def _names(config: Mapping[str, Any]) -> list[str]:
+    names = config.get("architectures")
+    return [one for one in names if isinstance(one, str)] if isinstance(names, list) else []

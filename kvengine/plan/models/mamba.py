@@ -112,8 +112,8 @@ def granite_hybrid(name: str, text: Text, prefix: str) -> Architecture:
 
 def falcon_h1(name: str, text: Text, prefix: str) -> Architecture:
     """Falcon-H1: every layer has attention and Mamba-2 side by side."""
-    width = text.get("mamba_d_ssm") or text.integer("mamba_expand") * text.hidden_size
-    state = _mamba_fields(text, int(width))
+    width = text.integer("mamba_d_ssm", default=0)
+    state = _mamba_fields(text, width or text.integer("mamba_expand") * text.hidden_size)
     cache = attention(text)
     count = text.num_layers
     layers = []

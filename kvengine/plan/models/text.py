@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kvengine.errors import PlanError
+from kvengine.errors import PlanError, show
 
 __all__ = ["Text"]
 
@@ -18,6 +18,15 @@ _KV_HEAD_KEYS = (
     "num_attention_groups",
 )  # fmt: skip
 _UNSCALED = ("su", "longrope", "llama3", "deepseek_yarn", "deepseek_llama_scaling")
+
+
+_MOST = 1 << 40
+_MOST_LAYERS = 10_000
+
+
+def _unreadable(code: str, message: str) -> PlanError:
+    hint = "the planner reads it from the model's config.json"
+    return PlanError("setup", code, message, hint, path=("model", "config"))
 
 
 class Text:
@@ -40,16 +49,13 @@ class Text:
     def integer(self, *names: str, default: int | None = None) -> int:
         """A whole number; a PlanError names the field when it is missing or something else."""
         value = self.get(*names, default=default)
-        if type(value) is not int:
-            problem = "is missing" if value is None else f"must be a whole number, not {value!r}"
-            raise PlanError(
-                "setup",
-                "geometry",
-                f"model.config.{names[0]} {problem}",
-                "the planner reads it from the model's config.json",
-                path=("model", "config"),
-            )
-        return value
+        if type(value) is int and 0 <= value <= _MOST:
+            return value
+        name = next((one for one in names if self.get(one) is not None), names[0])
+        if value is None:
+            raise _unreadable("missing", f"model.config.{name} is missing")
+        says = f"model.config.{name} must be a whole number up to {_MOST}, not {show(value)}"
+        raise _unreadable("type", says)
 
     def has(self, name: str) -> bool:
         """Whether the field is given and not null."""
@@ -73,7 +79,11 @@ class Text:
     @property
     def num_layers(self) -> int:
         """Hidden layers."""
-        return self.integer("num_hidden_layers", "n_layer", "num_layers", "n_layers")
+        count = self.integer("num_hidden_layers", "n_layer", "num_layers", "n_layers")
+        if count > _MOST_LAYERS:
+            says = f"model.config has {count} layers, more than {_MOST_LAYERS}"
+            raise _unreadable("limit", says)
+        return count
 
     @property
     def hidden_size(self) -> int:
@@ -95,8 +105,8 @@ class Text:
     @property
     def head_size(self) -> int:
         """Elements of one head."""
-        given = self.get("head_dim", "attention_head_dim", "kv_channels", default=0)
-        return int(given) or self.hidden_size // self.heads
+        given = self.integer("head_dim", "attention_head_dim", "kv_channels", default=0)
+        return given or self.hidden_size // max(self.heads, 1)
 
     @property
     def dtype(self) -> str:
@@ -115,9 +125,9 @@ class Text:
         if not window or self.get("use_sliding_window") is False:
             return None
         types = self.sequence("layer_types")
-        if types is None or not types:
-            return int(window)
-        return int(window) if types[index % len(types)] == "sliding_attention" else None
+        if types and types[index % len(types)] != "sliding_attention":
+            return None
+        return self.integer("sliding_window")
 
     def max_length(self, *, scale_yarn: bool) -> int | None:
         """The longest context that the config allows, None when it does not say.
@@ -125,10 +135,10 @@ class Text:
         ``scale_yarn``: the release multiplies the original length by YaRN's factor (up to
         0.28) instead of trusting ``max_position_embeddings``.
         """
-        given = [int(v) for key in _LENGTH_KEYS if (v := self.get(key)) is not None]
+        given = [self.integer(key) for key in _LENGTH_KEYS if self.get(key) is not None]
         if not given:
             return None
-        length: float = int(self.get("model_max_length", default=min(given)))
+        length: float = self.integer("model_max_length", default=min(given))
         ropes = self._ropes()
         if ropes and "gemma3" not in self.model_type:
             factor: float = 1.0
@@ -147,7 +157,7 @@ class Text:
         if limit is None:
             return 2048
         if any(rope.get("rope_type", rope.get("type")) == "longrope" for rope in self._ropes()):
-            return int(self.get("original_max_position_embeddings", default=limit))
+            return self.integer("original_max_position_embeddings", default=limit)
         return limit
 
     def _ropes(self) -> list[Mapping[str, Any]]:
