@@ -22,6 +22,7 @@ COMMANDS = {
     "schema": "print a published JSON Schema",
     "explain": "explain a problem code, an option or a connector",
     "bench": "move chunks to host memory and back, verify and measure it",
+    "tier": "look into a disk tier: what is there, is it intact, what can go",
 }
 """Command -> what it does, in the order of the help."""
 

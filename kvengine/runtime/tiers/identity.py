@@ -98,7 +98,7 @@ class Identity:
 
     def ingredients(self) -> dict[str, Any]:
         """What the digest covers, by name, as JSON types."""
-        facts = asdict(self)
+        facts = asdict(self, value_serializer=_json_type)
         if self.replicated:
             for name in ("tensor_parallel", "decode_context_parallel", "prefill_context_parallel"):
                 del facts[name]
@@ -124,6 +124,10 @@ class Identity:
             * self.prefill_context_parallel
         )
         return self.rank // (world // self.pipeline_parallel)
+
+
+def _json_type(instance: Any, attribute: Any, value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
 
 
 def digest_of(ingredients: Mapping[str, Any] | Sequence[Any]) -> str:

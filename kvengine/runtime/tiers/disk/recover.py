@@ -36,12 +36,12 @@ def load(files: Files, device: Device, file: FileName, namespace: str) -> Segmen
     """
     header = read_header(device, file)
     if header is None:
-        _log.info("%s holds no segment; it is removed", file.path)
+        _log.info("%s holds no segment", file.path)
         return None
     found_bytes = files.stat(file.name, file.dir_fd).st_size
     if header.identity != namespace or found_bytes != header.segment_bytes:
         _log.warning(
-            "%s is no whole segment of this namespace (%d of %d bytes); it is removed",
+            "%s is no whole segment of this namespace (%d of %d bytes)",
             file.path,
             found_bytes,
             header.segment_bytes,
