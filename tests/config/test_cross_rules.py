@@ -168,6 +168,7 @@ RULES = {
         code="ignored",
         severity="warning",
         path=f"{EXTRA}/canonical_layout",
+        since="0.28",
     ),
     "canonical_xlayer": Sample(
         config=tiering(FS, canonical_layout=True, enable_cross_layers_blocks=True),
