@@ -55,8 +55,7 @@ class Places:
         # Whole places that came free, by payload: the next chunk of that size takes one as it is.
         self._whole: dict[int, list[Place]] = {size: [] for size in chunk_bytes}
         self._runs = _Runs()
-        if self.num_units:
-            self._runs.add(0, self.num_units)
+        self._first_unused = 0  # from here on no unit was ever taken
 
     @property
     def capacity_bytes(self) -> int:
@@ -85,6 +84,13 @@ class Places:
         whole = self._whole[chunk_bytes]
         if whole:
             return whole.pop()
+        first = self._first_unused
+        if first + units <= self.num_units:
+            self._first_unused = first + units
+            return ((first * self.unit_bytes, chunk_bytes),)
+        if first < self.num_units:
+            self._runs.add(first, self.num_units - first)
+            self._first_unused = self.num_units
         while self._runs.num_units < units:
             self._break_one()
         return self._cut(self._runs.take(units), chunk_bytes)
@@ -100,7 +106,8 @@ class Places:
     def check(self) -> None:
         """Assert that the free units are counted right and that no two free runs touch."""
         kept = sum(self.units_of[size] * len(places) for size, places in self._whole.items())
-        assert kept + self._runs.num_units == self._free_units
+        unused = self.num_units - self._first_unused
+        assert kept + self._runs.num_units + unused == self._free_units
         self._runs.check()
 
     def _break_one(self) -> None:

@@ -1,0 +1,224 @@
+"""The engine's copies against one big copy of the same bytes, taking turns.
+
+For rows of several sizes, packed and unpacked: the mover alone, and the whole engine with jobs of
+16 chunks. Ratios compare best rounds; ``cpu`` compares the copying thread's own time, which other
+load on the machine disturbs least. Needs about 3 x --mib of memory.
+
+    python benchmarks/copies.py [--mib 128] [--rounds 20] [--device cuda] [--busy]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import torch
+from attrs import frozen
+
+from kvengine.plan.plan import Group, Offload, Plan, Slot
+from kvengine.runtime import HostTier, OffloadEngine, allocate
+from kvengine.runtime.copies import Mover, make_mover
+from kvengine.runtime.jobs import Kind
+from kvengine.runtime.rows import Move, rows_of
+
+KIB = 1 << 10
+CASES = (
+    ("packed", 1, 256 * KIB),
+    ("packed", 1, 1024 * KIB),
+    ("packed", 1, 4096 * KIB),
+    ("pools", 32, 32 * KIB),
+    ("layer-outer", 32, 32 * KIB),
+)
+
+
+def plan_of(layout: str, layers: int, page_bytes: int, num_blocks: int) -> Plan:
+    """One group; a packed row counts as one page here."""
+    names = tuple(f"layer{number}" for number in range(layers))
+    row_bytes = layers * page_bytes
+    pools = layout == "pools"
+    slots = tuple(
+        Slot(
+            layer=name,
+            group=0,
+            allocation=number if pools else 0,
+            offset_bytes=0 if pools else number * page_bytes * num_blocks,
+            stride_bytes=page_bytes,
+            page_bytes=page_bytes,
+        )
+        for number, name in enumerate(names)
+    )
+    total = row_bytes * num_blocks
+    return Plan(
+        vllm="",
+        layout=layout,
+        packed=layers == 1,
+        num_blocks=num_blocks,
+        bytes_per_block=row_bytes,
+        request_max_bytes=row_bytes,
+        max_concurrency=1.0,
+        capacity_tokens=num_blocks,
+        max_model_len=num_blocks,
+        cache_dtype="uint8",
+        tokens_per_block=1,
+        attention_backends=(),
+        tokens_per_hash=1,
+        scheduler_block_tokens=1,
+        groups=(
+            Group(
+                kind="full",
+                layers=names,
+                tokens_per_block=1,
+                page_bytes=page_bytes,
+                row_bytes=row_bytes,
+            ),
+        ),
+        allocations=(page_bytes * num_blocks,) * layers if pools else (total,),
+        slots=slots,
+        offload=Offload(
+            blocks_per_chunk=(1,),
+            tokens_per_chunk=(1,),
+            chunk_bytes=(row_bytes,),
+            vllm_bytes_per_chunk=row_bytes,
+            vllm_num_chunks=None,
+            replicated=False,
+        ),
+    )
+
+
+@frozen
+class Took:
+    wall_s: float
+    cpu_s: float
+
+
+def timed(act: Callable[[], object], device: torch.device) -> Took:
+    cpu_s, wall_s = time.thread_time(), time.perf_counter()
+    act()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return Took(time.perf_counter() - wall_s, time.thread_time() - cpu_s)
+
+
+def best(rounds: list[Took]) -> Took:
+    return Took(min(took.wall_s for took in rounds), min(took.cpu_s for took in rounds))
+
+
+def measure(case: tuple[str, int, int], args: argparse.Namespace) -> Iterator[str]:
+    layout, layers, page_bytes = case
+    row = layers * page_bytes
+    blocks = (args.mib << 20) // row
+    plan = plan_of(layout, layers, page_bytes, blocks)
+    cache = allocate(plan, args.device)
+    device = cache.device
+    twin = torch.zeros(blocks * row, dtype=torch.uint8, device=device)
+    budget = blocks * row
+    with OffloadEngine(
+        plan, cache, [HostTier(budget_bytes=budget)], in_flight_bytes=2 * budget
+    ) as engine:
+        host = torch.from_numpy(engine.memory.bytes)
+        mover = make_mover([rows_of(cache, 0)], engine.memory)
+        names = ("big copy", "mover", "engine")
+        took: dict[tuple[str, str], list[Took]] = {}
+        for _ in range(args.rounds):
+            ids = random.sample(range(blocks), blocks)
+            moves = [Move(0, [block], ((at * row, row),)) for at, block in enumerate(ids)]
+            keys = [os.urandom(16) + bytes(4) for _ in ids]
+            for kind in (Kind.STORE, Kind.LOAD):
+                to, source = (host, twin) if kind is Kind.STORE else (twin, host)
+                acts = (
+                    partial(to.copy_, source),
+                    partial(move, mover, kind, moves),
+                    partial(run_jobs, engine, kind, keys, ids),
+                )
+                for name, act in zip(names, acts, strict=True):
+                    took.setdefault((kind.value, name), []).append(timed(act, device))
+            engine.reset()
+        for kind in ("store", "load"):
+            limit, mine, whole = (best(took[kind, name]) for name in names)
+            gib_s = blocks * row / limit.wall_s / (1 << 30)
+            yield (
+                f"{layout:12} {row // KIB:5} KiB rows of {page_bytes // KIB:5} {kind:5}  "
+                f"big copy {gib_s:6.2f} GiB/s   mover {limit.wall_s / mine.wall_s:5.2f}"
+                f" (cpu {limit.cpu_s / mine.cpu_s:5.2f})"
+                f"   engine {limit.wall_s / whole.wall_s:5.2f}"
+            )
+
+
+def run_jobs(engine: OffloadEngine, kind: Kind, keys: list[bytes], ids: list[int]) -> None:
+    """Jobs of 16 chunks; the caller submits the next while workers copy."""
+    act = engine.store if kind is Kind.STORE else engine.load
+    jobs = [
+        act(keys[at : at + 16], [[block] for block in ids[at : at + 16]])
+        for at in range(0, len(keys), 16)
+    ]
+    for job in jobs:
+        engine.wait(job)
+        assert job.succeeded
+
+
+def move(mover: Mover, kind: Kind, moves: list[Move], step: int | None = None) -> None:
+    """The copies alone, without books or threads."""
+    act = mover.store if kind is Kind.STORE else mover.load
+    step = step or len(moves)
+    for at in range(0, len(moves), step):
+        act(moves[at : at + step], mover.fence())
+
+
+def overhead(args: argparse.Namespace) -> str:
+    """What the engine adds to the copies of jobs of 16 chunks of 1 MiB, many in a row."""
+    row = 1 << 20
+    blocks = args.mib // 16 * 16
+    plan = plan_of("packed", 1, row, blocks)
+    cache = allocate(plan, args.device)
+    budget = blocks * row
+    plain: list[Took] = []
+    whole: list[Took] = []
+    tier = HostTier(budget_bytes=budget)
+    with OffloadEngine(plan, cache, [tier], in_flight_bytes=2 * budget) as engine:
+        mover = make_mover([rows_of(cache, 0)], engine.memory)
+        ids = random.sample(range(blocks), blocks)
+        moves = [Move(0, [block], ((at * row, row),)) for at, block in enumerate(ids)]
+        for _ in range(2 * args.rounds):
+            keys = [os.urandom(16) + bytes(4) for _ in ids]
+            alone = partial(move, mover, Kind.STORE, moves, 16)
+            plain.append(timed(alone, cache.device))
+            jobs = partial(run_jobs, engine, Kind.STORE, keys, ids)
+            whole.append(timed(jobs, cache.device))
+            engine.reset()
+    per_job = 1e6 / (blocks // 16)
+    added = best(whole).wall_s / best(plain).wall_s - 1
+    return (
+        f"job of 16 x 1 MiB: copies alone {best(plain).wall_s * per_job:.0f} us, the engine adds "
+        f"{added:.1%}; the caller's own time, most of it beside the copies, "
+        f"{best(whole).cpu_s * per_job:.0f} us"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--mib", type=int, default=128)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--busy", action="store_true", help="with a thread that computes in Python")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    stop = threading.Event()
+    if args.busy:
+        threading.Thread(
+            target=lambda: [None for _ in iter(stop.is_set, True)], daemon=True
+        ).start()
+    print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs")
+    for case in CASES:
+        for line in measure(case, args):
+            print(line, flush=True)
+    print(overhead(args))
+    stop.set()
+
+
+if __name__ == "__main__":
+    main()
