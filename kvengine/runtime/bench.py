@@ -23,7 +23,7 @@ from kvengine.runtime.cache import Cache, allocate
 from kvengine.runtime.engine import HostTier, OffloadEngine
 from kvengine.runtime.jobs import Job, Kind
 from kvengine.runtime.shrink import shrink
-from kvengine.runtime.tiers.base import Tier
+from kvengine.runtime.tiers.base import Batch, Item, Outcome, Tier
 
 __all__ = ["BenchError", "BenchReport", "Progress", "Transfer", "run_bench"]
 
@@ -31,6 +31,7 @@ Progress = Callable[[str, float], None]
 """Told what is being measured, and which share of the whole is done, 0 to 1."""
 
 _JOB_BYTES = 16 << 20
+_TIER_BYTES = 64 << 20
 _LEAST_ROUNDS = 3
 
 
@@ -86,8 +87,9 @@ def run_bench(
 ) -> BenchReport:
     """Measure a plan, and the same model in other layouts (``also``).
 
-    Transfers take about ``seconds`` in all. With ``tier`` the chunks go there and come back, too;
-    the bench closes it. Raises :class:`BenchError` when a byte comes back wrong.
+    Transfers take about ``seconds`` in all. With ``tier`` some chunks go there and come back, too;
+    the bench closes it, and knows no limit to compare it with. Raises :class:`BenchError` when a
+    byte comes back wrong.
     """
     tell = progress or (lambda what, share: None)
     plans = [_chunked(_stage(each)) for each in (plan, *also)]
@@ -95,13 +97,16 @@ def run_bench(
     transfers: list[Transfer] = []
     verified = 0
     for number, each in enumerate(plans):
-        last = number == len(plans) - 1
-        with _Run(each, device, memory_bytes, tier if last else None) as run:
+        with _Run(each, device, memory_bytes) as run:
             for group in range(len(each.groups)):
                 share = 0.9 * (number + group / len(each.groups)) / len(plans)
                 tell(f"{each.layout}: group {group}", share)
                 transfers += run.measure(group, per_plan / len(each.groups))
+                if tier is not None and not number:
+                    transfers += run.measure_tier(group, tier)
             verified += run.verified_bytes
+    if tier is not None:
+        tier.close()
     tell("bookkeeping", 0.9)
     chunk_bytes = _offload(plans[0]).chunk_bytes
     report = BenchReport(
@@ -148,19 +153,15 @@ def _chunked(plan: Plan) -> Plan:
 class _Run:
     """One layout: a cache, an engine and the other end of the big copy."""
 
-    def __init__(self, plan: Plan, device: str, memory_bytes: int, tier: Tier | None) -> None:
+    def __init__(self, plan: Plan, device: str, memory_bytes: int) -> None:
         third = memory_bytes // 3
         least = max(_offload(plan).blocks_per_chunk)
         blocks = max(least, min(plan.num_blocks, third // plan.bytes_per_block))
         self.plan = shrink(plan, min(blocks, plan.num_blocks))
         self.cache: Cache = allocate(self.plan, device)
         budget = max(third, *(2 * size for size in _offload(plan).chunk_bytes))
-        self.tier = tier
         self.engine = OffloadEngine(
-            self.plan,
-            self.cache,
-            [HostTier(budget_bytes=budget), *([tier] if tier else [])],
-            in_flight_bytes=2 * budget,
+            self.plan, self.cache, [HostTier(budget_bytes=budget)], in_flight_bytes=2 * budget
         )
         self.host = torch.from_numpy(self.engine.memory.bytes)
         self.twin = torch.zeros(budget, dtype=torch.uint8, device=device)
@@ -204,6 +205,52 @@ class _Run:
             _transfer("host", group, name, "store", total, stores),
             _transfer("host", group, name, "load", total, loads),
         ]
+
+    def measure_tier(self, group: int, tier: Tier) -> list[Transfer]:
+        """Put chunks of a group in a tier behind host memory, and get them back, batch by batch."""
+        offload = _offload(self.plan)
+        size, per_chunk = offload.chunk_bytes[group], offload.blocks_per_chunk[group]
+        count = min(self.plan.num_blocks // per_chunk, max(1, _TIER_BYTES // size))
+        chunks = [range(at * per_chunk, (at + 1) * per_chunk) for at in range(count)]
+        keys = [os.urandom(16) + group.to_bytes(4, "big") for _ in range(count)]
+        self._fill(group)
+        self._move(Kind.STORE, keys, [list(blocks) for blocks in chunks], size)
+        found = [self.engine.pool.chunk(key) for key in keys]
+        items = [(chunk.key, self.engine.memory.view(*chunk.place[0])) for chunk in found if chunk]
+        put_s = self._batches(tier.put, items, size)
+        for _, view in items:
+            view[:] = bytes(size)
+        get_s = self._batches(tier.get, items, size)
+        self._scribble(group)
+        self._move(Kind.LOAD, keys, [list(blocks) for blocks in chunks], size)
+        self._verify(group, count * per_chunk)
+        self.engine.reset()
+        return [
+            Transfer(
+                tier=tier.name,
+                group=group,
+                layout=self.plan.layout,
+                direction=direction,
+                bytes=count * size,
+                seconds=seconds,
+                limit_bytes_per_s=None,
+                ratio=None,
+            )
+            for direction, seconds in (("store", put_s), ("load", get_s))
+        ]
+
+    def _batches(
+        self, act: Callable[[Sequence[Item]], Batch], items: Sequence[Item], size: int
+    ) -> float:
+        step = max(1, _JOB_BYTES // size)
+        started_s = time.perf_counter()
+        for at in range(0, len(items), step):
+            batch = act(items[at : at + step])
+            batch.wait_released(60.0)
+            wrong = {its.value for its in batch.outcomes} - {Outcome.DONE.value}
+            if wrong:
+                raise BenchError(f"the tier did not do its work: {', '.join(sorted(wrong))}")
+        return time.perf_counter() - started_s
 
     def _move(
         self, kind: Kind, keys: Sequence[bytes], chunks: Sequence[Sequence[int]], size: int
