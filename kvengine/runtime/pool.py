@@ -11,89 +11,17 @@ is less worth than its beginning, so a batch is admitted and touched from its en
 
 from __future__ import annotations
 
-import enum
 import itertools
 from collections.abc import Iterable, Sequence
 
-from attrs import frozen
-
 from kvengine.runtime.admission import Admission
+from kvengine.runtime.held import Chunk, Found, PoolStats, Prepared, Span, covers
 from kvengine.runtime.places import Place, Places
 from kvengine.runtime.policies import make_policy
 
-__all__ = ["Chunk", "Found", "HostPool", "PoolStats", "Prepared", "agree"]
-
-
-class Found(enum.Enum):
-    """What a tier knows of a chunk."""
-
-    MISS = "miss"
-    HIT = "hit"
-    PENDING = "pending"
-    """On its way in, or being found out; ask again soon."""
-    BEHIND = "behind"
-    """Not in host memory, but in a tier behind it."""
-
+__all__ = ["Chunk", "Found", "HostPool", "PoolStats", "Prepared", "Span", "agree"]
 
 _MISS, _HIT, _PENDING = Found.MISS, Found.HIT, Found.PENDING
-
-Span = tuple[int, int]
-"""Blocks of a chunk: the first one's number within the chunk, and how many."""
-
-
-class Chunk:
-    """One chunk in host memory. ``place`` has exactly the payload of its group."""
-
-    __slots__ = ("found", "group", "key", "mark", "num_bytes", "pins", "place", "span")
-
-    def __init__(
-        self, key: bytes, group: int, num_bytes: int, place: Place, span: Span | None
-    ) -> None:
-        self.key = key
-        self.group = group
-        self.num_bytes = num_bytes
-        self.place = place
-        self.span = span
-        self.found = _PENDING
-        self.pins = 0
-        self.mark = 0
-
-
-@frozen
-class Prepared:
-    """What a store may write: ``keys[i]`` goes to ``places[i]``.
-
-    ``present`` keys are there or on their way already, ``refused`` ones found no place or were
-    not admitted, and ``evicted`` ones had to leave.
-    """
-
-    keys: list[bytes]
-    places: list[Place]
-    present: list[bytes]
-    refused: list[bytes]
-    evicted: list[bytes]
-
-
-@frozen(kw_only=True)
-class PoolStats:
-    """Gauges, and counters since the pool was made."""
-
-    capacity_bytes: int
-    resident_bytes: int
-    """Payload of the chunks that can be loaded."""
-    pending_bytes: int
-    pinned_bytes: int
-    free_bytes: int
-    resident_chunks: int
-    pinned_chunks: int
-    lookups: int
-    hits: int
-    misses: int
-    stores: int
-    failed_stores: int
-    evictions: int
-    not_admitted: int
-    no_room: int
 
 
 class HostPool:
@@ -157,7 +85,7 @@ class HostPool:
             ]
         else:
             found = [
-                _MISS if (chunk := get(key)) is None or not _covers(chunk, span) else chunk.found
+                _MISS if (chunk := get(key)) is None or not covers(chunk, span) else chunk.found
                 for key, span in zip(keys, spans, strict=True)
             ]
         self._lookups += len(found)
@@ -266,7 +194,7 @@ class HostPool:
             if (
                 chunk is None
                 or chunk.found is not _HIT
-                or (chunk.span is not None and not _covers(chunk, spans[index] if spans else None))
+                or (chunk.span is not None and not covers(chunk, spans[index] if spans else None))
             ):
                 places.append(None)
                 continue
@@ -406,7 +334,7 @@ class HostPool:
         """Whether a chunk held in part is replaced for other blocks of the same chunk."""
         if chunk.span is None or chunk.pins or chunk.found is not _HIT:
             return False
-        return not _covers(chunk, span)
+        return not covers(chunk, span)
 
     def _hold_all(self, keys: Iterable[bytes]) -> list[Chunk]:
         held = [
@@ -419,17 +347,22 @@ class HostPool:
         return held
 
     def _make_room(self, size: int, evicted: list[bytes]) -> Place | None:
+        """Evict until a chunk of ``size`` finds a place; one that fits exactly is handed on."""
         if self._occupied[size] > self.places.capacity_bytes:
             return None
-        victim = self._policy.victim
-        while (place := self.places.take(size)) is None:
-            chunk = victim()
-            if chunk is None:
-                return None
+        while (chunk := self._policy.victim()) is not None:
             assert isinstance(chunk, Chunk)
-            self._evict(chunk)
             evicted.append(chunk.key)
-        return place
+            self._count_out(chunk)
+            self._evictions += 1
+            del self._chunks[chunk.key]
+            if chunk.num_bytes == size and len(chunk.place) == 1:
+                return chunk.place
+            self.places.give(chunk.place, chunk.num_bytes)
+            place = self.places.take(size)
+            if place is not None:
+                return place
+        return None
 
     def _straighten(self, out: Prepared) -> None:
         """Hand places that came free out in the order of addresses: neighbours move as one."""
@@ -440,15 +373,17 @@ class HostPool:
                 chunk.place = place
 
     def _evict(self, chunk: Chunk) -> None:
-        self._resident_bytes -= chunk.num_bytes
-        self._resident_chunks -= 1
+        self._count_out(chunk)
         self._evictions += 1
         self._give_back(chunk)
 
+    def _count_out(self, chunk: Chunk) -> None:
+        self._resident_bytes -= chunk.num_bytes
+        self._resident_chunks -= 1
+
     def _drop(self, chunk: Chunk) -> None:
         if chunk.found is _HIT:
-            self._resident_bytes -= chunk.num_bytes
-            self._resident_chunks -= 1
+            self._count_out(chunk)
             if not chunk.pins:
                 self._policy.forget(chunk)
                 self._give_back(chunk)
@@ -457,15 +392,6 @@ class HostPool:
     def _give_back(self, chunk: Chunk) -> None:
         del self._chunks[chunk.key]
         self.places.give(chunk.place, chunk.num_bytes)
-
-
-def _covers(chunk: Chunk, span: Span | None) -> bool:
-    if chunk.span is None:
-        return True
-    if span is None:
-        return False
-    first, count = chunk.span
-    return first <= span[0] and span[0] + span[1] <= first + count
 
 
 def agree(budgets_bytes: Iterable[int]) -> int:
