@@ -38,7 +38,7 @@ def _tuple(values: Any) -> tuple[str, ...]:
     return tuple(values)
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, eq=False, repr=False)
 class Advisory:
     """One entry of ``advisories.toml``, where its conditions are described."""
 

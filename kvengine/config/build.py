@@ -10,8 +10,8 @@ from typing import Any, cast
 import attrs
 
 from kvengine.config.engine import Config
-from kvengine.rules.jsonschema import Mode
 from kvengine.rules.judge import meaning
+from kvengine.rules.modes import Mode
 from kvengine.rules.options import is_open, own_keys_of
 from kvengine.rules.shapes import Field, fields_of, resolve, table_of
 

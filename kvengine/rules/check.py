@@ -13,8 +13,8 @@ from attrs import evolve
 
 from kvengine.errors import Drop, Fix, Move, Path, Problem, Put, show
 from kvengine.rules.deprecation import deprecation
-from kvengine.rules.jsonschema import Mode
 from kvengine.rules.judge import judge, meaning
+from kvengine.rules.modes import Mode
 from kvengine.rules.names import choices, name_problems
 from kvengine.rules.options import is_open, refuses
 from kvengine.rules.relations import relations_of

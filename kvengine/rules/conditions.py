@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Set
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from attrs import frozen
 
@@ -61,11 +61,29 @@ def all_of(conditions: tuple[Condition, ...], nullable: Set[str]) -> Json:
 
 
 @frozen
-class Given:
-    """The table gives ``key``."""
-
+class _Keyed:
     key: str
-    when_absent: bool = False
+    when_absent: ClassVar[bool] = False
+
+
+@frozen
+class _Valued(_Keyed):
+    values: tuple[Any, ...]
+
+
+@frozen
+class _Patterned(_Keyed):
+    pattern: str
+
+
+@frozen
+class _Tagged(_Keyed):
+    tag: str
+    values: tuple[str, ...]
+
+
+class Given(_Keyed):
+    """The table gives ``key``."""
 
     def holds(self, table: Mapping[str, Any]) -> bool:
         """Whether a table meets it."""
@@ -76,12 +94,10 @@ class Given:
         return {"not": {"type": "null"}} if nullable else {}
 
 
-@frozen
-class Absent:
+class Absent(_Keyed):
     """The table does not give ``key``."""
 
-    key: str
-    when_absent: bool = True
+    when_absent = True
 
     def holds(self, table: Mapping[str, Any]) -> bool:
         """Whether a table meets it."""
@@ -109,13 +125,8 @@ class In:
         return {"enum": [*self.values, None] if nullable and self.when_absent else [*self.values]}
 
 
-@frozen
-class NotIn:
+class NotIn(_Valued):
     """``key`` is given and holds none of ``values``."""
-
-    key: str
-    values: tuple[Any, ...]
-    when_absent: bool = False
 
     def holds(self, table: Mapping[str, Any]) -> bool:
         """Whether a table meets it."""
@@ -126,12 +137,8 @@ class NotIn:
         return {"not": {"enum": [*self.values, None] if nullable else [*self.values]}}
 
 
-@frozen
-class On:
+class On(_Keyed):
     """``key`` is given and switched on."""
-
-    key: str
-    when_absent: bool = False
 
     def holds(self, table: Mapping[str, Any]) -> bool:
         """Whether a table meets it."""
@@ -142,12 +149,8 @@ class On:
         return {"not": _NOTHING}
 
 
-@frozen
-class Filled:
+class Filled(_Keyed):
     """``key`` holds a list or a table that is not empty."""
-
-    key: str
-    when_absent: bool = False
 
     def holds(self, table: Mapping[str, Any]) -> bool:
         """Whether a table meets it."""
@@ -178,13 +181,8 @@ class AtLeast:
         return {"type": ["number", "string"], "minimum": self.least, "pattern": text}
 
 
-@frozen
-class Matches:
+class Matches(_Patterned):
     """``key`` holds a text that ``pattern`` matches; one that is still to be filled in does not."""
-
-    key: str
-    pattern: str
-    when_absent: bool = False
 
     def holds(self, table: Mapping[str, Any]) -> bool:
         """Whether a table meets it."""
@@ -196,13 +194,8 @@ class Matches:
         return {"type": "string", "pattern": self.pattern}
 
 
-@frozen
-class Unlike:
+class Unlike(_Patterned):
     """``key`` holds a text that ``pattern`` does not match."""
-
-    key: str
-    pattern: str
-    when_absent: bool = False
 
     def holds(self, table: Mapping[str, Any]) -> bool:
         """Whether a table meets it."""
@@ -214,14 +207,10 @@ class Unlike:
         return {"type": "string", "not": {"pattern": self.pattern}}
 
 
-@frozen
-class LacksItem:
+class LacksItem(_Tagged):
     """The list at ``key`` has no item whose ``tag`` is one of ``values``."""
 
-    key: str
-    tag: str
-    values: tuple[str, ...]
-    when_absent: bool = True
+    when_absent = True
 
     def holds(self, table: Mapping[str, Any]) -> bool:
         """Whether a table meets it."""
@@ -232,14 +221,8 @@ class LacksItem:
         return {"not": HasItem(self.key, self.tag, self.values).value_schema(nullable)}
 
 
-@frozen
-class HasItem:
+class HasItem(_Tagged):
     """The list at ``key`` has an item whose ``tag`` is one of ``values``."""
-
-    key: str
-    tag: str
-    values: tuple[str, ...]
-    when_absent: bool = False
 
     def holds(self, table: Mapping[str, Any]) -> bool:
         """Whether a table meets it."""

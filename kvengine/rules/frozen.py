@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kvengine.errors import Path, Problem, show
-from kvengine.rules.jsonschema import Mode
 from kvengine.rules.judge import judge, nearest
+from kvengine.rules.modes import Mode
 from kvengine.rules.shapes import Field, fields_of
 from kvengine.rules.tables import Table, tables
 from kvengine.rules.unread import Homes, unread

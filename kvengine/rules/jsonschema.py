@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from attrs import Factory, define
 
 from kvengine.rules.families import keys_of, patterns_of
+from kvengine.rules.modes import Mode
 from kvengine.rules.options import Variant, is_open, own_keys_of, refuses, variant_of
 from kvengine.rules.readings import Bounds
 from kvengine.rules.registry import Registry, named
@@ -18,9 +19,6 @@ from kvengine.rules.releases import NEWEST, Release
 from kvengine.rules.shapes import Field, Shape, fields_of
 
 __all__ = ["Mode", "object_schema"]
-
-Mode = Literal["old", "strict", "release"]
-"""Who judges: an engine document of schema 1, of schema 2, or vLLM itself (bare configs)."""
 
 Json = dict[str, Any]
 

@@ -10,7 +10,7 @@ from typing import Any
 from attrs import evolve
 
 from kvengine.errors import Drop, Fix, Path, Problem, Put, Severity, show
-from kvengine.rules.jsonschema import Mode
+from kvengine.rules.modes import Mode
 from kvengine.rules.readings import Outcome
 from kvengine.rules.shapes import Field, Shape
 from kvengine.units import parse_bytes

@@ -8,8 +8,8 @@ from typing import Any
 from attrs import frozen
 
 from kvengine.errors import Fix, Path, Problem, Put, show
-from kvengine.rules.jsonschema import Mode
 from kvengine.rules.judge import nearest, placeholder
+from kvengine.rules.modes import Mode
 from kvengine.rules.options import Variant, is_open
 from kvengine.rules.registry import Named, Registry, named
 from kvengine.rules.releases import NEVER, Release

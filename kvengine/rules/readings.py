@@ -81,7 +81,6 @@ class Bounds:
 NO_BOUNDS = Bounds()
 
 
-@frozen
 class Reading:
     """How a value is taken. ``name`` is how the reference page says it."""
 
@@ -100,7 +99,6 @@ class Reading:
         return None
 
 
-@frozen
 class Raw(Reading):
     """Used as it is: a wrong type is a fault."""
 
@@ -115,8 +113,8 @@ class IntCall(Reading):
     With ``or_default`` it is ``int(value or default)``: 0, null and an empty text are not given.
     """
 
-    name: str = "int()"
     or_default: bool = False
+    name = "int()"
 
     def read(self, value: Any) -> Outcome | None:
         """The outcome of ``int(value)``."""
@@ -156,11 +154,10 @@ class IntCall(Reading):
         return schema
 
 
-@frozen
 class FloatCall(Reading):
     """``float(value)``: texts of a number and booleans are converted."""
 
-    name: str = "float()"
+    name = "float()"
 
     def read(self, value: Any) -> Outcome | None:
         """The outcome of ``float(value)``."""
@@ -185,11 +182,10 @@ class FloatCall(Reading):
         return {**schema, "not": {"enum": [False]}} if bounds.gt is not None else schema
 
 
-@frozen
 class Truth(Reading):
     """``bool(value)``, or a bare ``if value``: every text but the empty one is true."""
 
-    name: str = "bool()"
+    name = "bool()"
 
     def read(self, value: Any) -> Outcome | None:
         """The outcome of ``bool(value)``."""
@@ -260,11 +256,10 @@ class TrueText(Reading):
         }
 
 
-@frozen
 class OnlyTrue(Reading):
     """``value is True``: nothing but the boolean itself switches it on."""
 
-    name: str = "true itself, nothing else"
+    name = "true itself, nothing else"
 
     def read(self, value: Any) -> Outcome | None:
         """The outcome of the comparison."""
@@ -283,11 +278,10 @@ class OnlyTrue(Reading):
         return {"anyOf": [{"type": ["boolean", "null"]}, {"enum": [0]}, no]}
 
 
-@frozen
 class LenientInt(Reading):
     """Pydantic's lax integer: texts of digits, whole floats and booleans are converted."""
 
-    name: str = "a lenient integer"
+    name = "a lenient integer"
 
     def read(self, value: Any) -> Outcome | None:
         """The outcome of pydantic's conversion."""
@@ -304,18 +298,16 @@ class LenientInt(Reading):
         return {"type": kinds, "multipleOf": 1, "pattern": INT_TEXT, **bounds.schema()}
 
 
-@frozen
 class LenientFloat(FloatCall):
     """Pydantic's lax float: as ``float()``."""
 
-    name: str = "a lenient number"
+    name = "a lenient number"
 
 
-@frozen
 class LenientBool(Reading):
     """Pydantic's lax boolean: true/false, 1/0, yes/no, on/off, as text in any case too."""
 
-    name: str = "a lenient boolean"
+    name = "a lenient boolean"
 
     def read(self, value: Any) -> Outcome | None:
         """The outcome of pydantic's conversion."""
@@ -346,11 +338,10 @@ class LenientBool(Reading):
         }
 
 
-@frozen
 class Size(Reading):
     """Bytes as an integer or as a text with a unit: kvengine's own options only."""
 
-    name: str = "bytes, or a text such as 40 GiB"
+    name = "bytes, or a text such as 40 GiB"
 
     def read(self, value: Any) -> Outcome | None:
         """The size in bytes."""
@@ -370,11 +361,10 @@ class Size(Reading):
         return {"type": ["integer", "string"], "pattern": SIZE_TEXT}
 
 
-@frozen
 class FileOrTable(Reading):
     """A path relative to the document, or the content itself as a table."""
 
-    name: str = "a path, or a table"
+    name = "a path, or a table"
 
     def read(self, value: Any) -> Outcome | None:
         """A path, for whoever opens it; an empty one is none."""
@@ -387,11 +377,10 @@ class FileOrTable(Reading):
         return {"type": ["string", "object"], "minLength": 1}
 
 
-@frozen
 class SwitchText(Reading):
     """A switch in the environment: on for 1/true in any case, off for 0/false/empty."""
 
-    name: str = "1/true or 0/false/empty, in any case"
+    name = "1/true or 0/false/empty, in any case"
 
     def read(self, value: Any) -> Outcome | None:
         """Whether the switch is on."""

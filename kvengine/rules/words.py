@@ -13,11 +13,10 @@ from kvengine.rules.readings import NO_BOUNDS, Bounds, Outcome, Reading
 __all__ = ["TextCall", "Word"]
 
 
-@frozen
 class TextCall(Reading):
     """``str(value)``: numbers become text, null becomes the word None."""
 
-    name: str = "str()"
+    name = "str()"
 
     def read(self, value: Any) -> Outcome | None:
         """The outcome of ``str(value)``."""
@@ -37,9 +36,9 @@ class TextCall(Reading):
 class Word(Reading):
     """One of a few words, in any case; with ``or_none`` an empty or false value is none."""
 
-    name: str = "one of a few words, in any case"
     words: tuple[str, ...] = ()
     or_none: bool = False
+    name = "one of a few words, in any case"
 
     def read(self, value: Any) -> Outcome | None:
         """The word that is meant, as we write it."""
