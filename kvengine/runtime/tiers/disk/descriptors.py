@@ -16,7 +16,7 @@ from kvengine.runtime.tiers.disk.files import Files
 __all__ = ["Descriptors", "FileName"]
 
 
-@frozen
+@frozen(cache_hash=True)
 class FileName:
     """A segment file: a name in an open directory, and the path that messages show."""
 
@@ -80,10 +80,10 @@ class Descriptors:
         self._close(entries)
 
     def _surplus(self) -> list[_Open]:
-        surplus = []
-        for file in list(self._open):
-            if len(self._open) <= self._most:
-                break
+        surplus: list[_Open] = []
+        if len(self._open) <= self._most:
+            return surplus
+        for file in list(self._open)[: len(self._open) - self._most]:
             if self._open[file].users == 0:
                 surplus.append(self._open.pop(file))
         return surplus

@@ -117,7 +117,12 @@ class Mount:
         segment_bytes = segment_bytes_for(options, max_bytes, identity.chunk_bytes)
         mode = probe_direct(files, lane.dir_fd, lane.path, options.direct)
         descriptors = Descriptors(files, mode)
-        self.device = Device(BlockIO(files, mode), descriptors)
+        self.device = Device(
+            BlockIO(files, mode),
+            descriptors,
+            reads=options.n_read_threads,
+            writes=options.n_write_threads,
+        )
         self.catalog = Catalog()
         self.space = Space(
             self.root, lane, descriptors, max_bytes=max_bytes, segment_bytes=segment_bytes

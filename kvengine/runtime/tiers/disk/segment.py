@@ -33,21 +33,26 @@ __all__ = [
 ]
 
 
-@frozen
 class Device:
-    """What segments need to reach their files."""
+    """What segments need to reach their files: so many reads and writes at a time.
 
-    io: BlockIO
-    descriptors: Descriptors
+    There is a thread more for each than may do I/O, so that checksums are computed meanwhile.
+    """
+
+    def __init__(self, io: BlockIO, descriptors: Descriptors, *, reads: int, writes: int) -> None:
+        self.io = io
+        self.descriptors = descriptors
+        self._reads = threading.Semaphore(reads)
+        self._writes = threading.Semaphore(writes)
 
     def read(self, file: FileName, offset: int, pieces: Sequence[memoryview]) -> None:
         """Fill pieces from a file's bytes at ``offset``; OSError."""
-        with self.descriptors.borrow(file) as fd:
+        with self._reads, self.descriptors.borrow(file) as fd:
             self.io.read(fd, offset, pieces, file.path)
 
     def write(self, file: FileName, offset: int, pieces: Sequence[memoryview]) -> None:
         """Write pieces to a file at ``offset``; OSError."""
-        with self.descriptors.borrow(file) as fd:
+        with self._writes, self.descriptors.borrow(file) as fd:
             self.io.write(fd, offset, pieces, file.path)
 
 

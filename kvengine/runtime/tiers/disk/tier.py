@@ -60,8 +60,8 @@ class DiskTier(Tier):
         self._lost: list[Mount] = []
         self._workers = Workers(
             name,
-            loaders=options.n_read_threads,
-            storers=options.n_write_threads,
+            loaders=options.n_read_threads + 1,
+            storers=options.n_write_threads + 1,
             queue_bytes=options.queue_bytes,
         )
         self._closing = False
