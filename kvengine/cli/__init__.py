@@ -21,6 +21,7 @@ COMMANDS = {
     "plan": "say what the engine will do with its KV memory",
     "schema": "print a published JSON Schema",
     "explain": "explain a problem code, an option or a connector",
+    "exec": "check a vLLM command line, then become that command",
     "bench": "move chunks to host memory and back, verify and measure it",
     "tier": "look into a disk tier: what is there, is it intact, what can go",
 }
@@ -64,7 +65,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: list[str]) -> int:
     chosen = next((word for word in arguments if not word.startswith("-")), None)
+    rest: list[str] = []
+    if chosen == "exec" and "--" in arguments:
+        cut = arguments.index("--")
+        arguments, rest = arguments[:cut], arguments[cut + 1 :]
     parsed = _parser(chosen).parse_args(arguments)
+    parsed.rest = rest
     if parsed.command is None:
         _parser(None).print_help()
         return 2

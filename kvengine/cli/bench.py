@@ -42,8 +42,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The options of ``bench``."""
     parser.epilog = _EXAMPLES
     add = parser.add_argument
-    add("file", nargs="?", metavar="FILE", help="engine document or transfer config; - is stdin")
+    add("file", nargs="?", metavar="FILE", help="document, manifest, script, ...; - is stdin")
     add("--json", action="store_true", help="print the figures as JSON")
+    add("--config", type=int, metavar="N", help="which config of a file that holds several")
     add("--vllm", metavar="R", help="vLLM release; goes before the one that the file names")
     add("--device", default="cpu", metavar="D", help="cpu (default), cuda, cuda:1, ...")
     add("--use", type=_size, default=384 << 20, metavar="SIZE", help="memory to take (384 MiB)")

@@ -28,6 +28,7 @@ examples:
   kvengine check serve.toml
   kvengine check --vllm 0.28,0.33 --fail-on warning configs/*.json
   kvengine check --fix --diff serve.toml
+  kvengine check -r deploy/
   echo '{"kv_connector": "OffloadingConnector", "kv_role": "kv_both"}' | kvengine check -
 
 A comment "# kvengine: ignore[code]" on a line, or on a line of its own above it, hides findings
@@ -40,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The options of ``check``."""
     parser.epilog = _EXAMPLES
     add = parser.add_argument
-    add("files", nargs="*", metavar="FILE", help="documents to check; - is standard input")
+    add("files", nargs="*", metavar="FILE", help="documents, manifests, scripts, ...; - is stdin")
     add_settings(parser)
     add("--format", choices=FORMATS, default="text", help="how findings are written")
     add("--recursive", "-r", action="store_true", help="look into folders for files of ours")
@@ -96,8 +97,5 @@ def _with_edits(report: Report) -> Report:
         return report
     from kvengine.cli.repairs import with_edits
 
-    reviews = (
-        evolve(one, problems=tuple(with_edits(one.problems, one.document))) if one.document else one
-        for one in report.reviews
-    )
+    reviews = (evolve(one, problems=tuple(with_edits(one.problems, one))) for one in report.reviews)
     return evolve(report, reviews=tuple(reviews))

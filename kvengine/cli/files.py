@@ -12,7 +12,8 @@ from kvengine.cli import UsageError
 
 __all__ = ["expand", "replace_file"]
 
-_ENDINGS = (".toml", ".json", ".yaml", ".yml")
+_ENDINGS = (".toml", ".json", ".yaml", ".yml", ".sh", ".bash", ".service", ".env", ".py")
+_NAMES = ("dockerfile", "containerfile")
 _PASSED_OVER = {"node_modules", "__pycache__", "site-packages", "venv"}
 
 
@@ -36,7 +37,7 @@ def _below(folder: str) -> Iterator[str]:
             name for name in folders if not name.startswith(".") and name not in _PASSED_OVER
         )
         for name in sorted(names):
-            if name.lower().endswith(_ENDINGS):
+            if name.lower().endswith((*_ENDINGS, *_NAMES)) or name.lower().startswith(_NAMES):
                 yield str(Path(here, name))
 
 

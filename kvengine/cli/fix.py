@@ -6,9 +6,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import IO
 
+from kvengine.cli.configs import STDIN
 from kvengine.cli.files import replace_file
 from kvengine.cli.mend import Mended, mend
-from kvengine.cli.review import STDIN, Review
+from kvengine.cli.review import Review
 from kvengine.cli.settings import Settings
 from kvengine.cli.terminal import out, plain
 from kvengine.errors import dotted

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from attrs import frozen
 
+from kvengine.cli.configs import Configs
 from kvengine.cli.repairs import with_edits
 from kvengine.cli.review import Review, review_bytes
 from kvengine.cli.settings import Settings
 from kvengine.document import CannotEdit, apply
 from kvengine.document.changes import changed, has, same
-from kvengine.errors import Edit, Fix, Move, Problem
+from kvengine.errors import Edit, Move, Problem
 
 __all__ = ["Mended", "mend"]
 
@@ -49,18 +51,30 @@ def mend(review: Review, settings: Settings) -> Mended:
 
 
 def _fixable(review: Review) -> Iterator[Problem]:
-    if review.document is None:
-        return
-    for problem in with_edits(review.problems, review.document):
-        if problem.fix is not None and problem.fix.safe and not _overwrites(problem.fix, review):
+    for problem in with_edits(review.problems, review):
+        if problem.fix is not None and problem.fix.safe and not _overwrites(problem, review):
             yield problem
 
 
-def _overwrites(fix: Fix, review: Review) -> bool:
+def _overwrites(problem: Problem, review: Review) -> bool:
     """Whether the fix moves something to where another value stands already."""
-    assert review.document is not None
-    data = review.document.data
-    return any(isinstance(change, Move) and has(data, change.to) for change in fix.changes)
+    data = _data(review.configs)[_index(problem, review)]
+    changes = problem.fix.changes if problem.fix else ()
+    return any(isinstance(change, Move) and has(data, change.to) for change in changes)
+
+
+def _index(problem: Problem, review: Review) -> int:
+    several = review.configs is not None and review.configs.sources
+    return problem.config if several and problem.config is not None else 0
+
+
+def _data(configs: Configs | None) -> list[Any]:
+    """What each config of a file holds; of an own document, all of it."""
+    if configs is None:
+        return []
+    if configs.document is not None:
+        return [configs.document.data]
+    return [source.data for source in configs.sources]
 
 
 def _edits(problem: Problem) -> tuple[Edit, ...]:
@@ -81,22 +95,29 @@ def _apart(problems: Sequence[Problem]) -> list[Problem]:
 
 def _after(review: Review, group: Sequence[Problem], settings: Settings) -> Review | None:
     """The file after the group's fixes, or None where that is no step forward."""
-    assert review.document is not None
     assert review.raw is not None
-    wanted = review.document.data
-    try:
-        for problem in group:
-            for change in problem.fix.changes if problem.fix else ():
-                wanted = changed(wanted, change)
-    except CannotEdit:
-        return None
     raw = apply(review.raw, [edit for problem in group for edit in _edits(problem)])
     after = review_bytes(raw, review.name, settings)
-    if after.document is None or not same(after.document.data, wanted):
+    try:
+        wanted = _wanted(review, group)
+    except CannotEdit:
+        return None
+    if after.configs is None or not same(_data(after.configs), wanted):
         return None
     gone = {(problem.code, problem.path) for problem in group}
     stays = any((problem.code, problem.path) in gone for problem in after.found)
     return None if stays or _is_worse(review.found, after.found) else after
+
+
+def _wanted(review: Review, group: Sequence[Problem]) -> list[Any]:
+    """What the configs hold once the group is mended; variables stand beside them."""
+    wanted = _data(review.configs)
+    for problem in group:
+        index = _index(problem, review)
+        for change in problem.fix.changes if problem.fix else ():
+            if not str(change.path[0]).startswith("env:"):
+                wanted[index] = changed(wanted[index], change)
+    return wanted
 
 
 def _is_worse(before: Sequence[Problem], after: Sequence[Problem]) -> bool:

@@ -25,8 +25,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The options of ``plan``."""
     parser.epilog = _EXAMPLES
     add = parser.add_argument
-    add("file", nargs="?", metavar="FILE", help="engine document or transfer config; - is stdin")
+    add("file", nargs="?", metavar="FILE", help="document, manifest, script, ...; - is stdin")
     add("--json", action="store_true", help="print the plan as JSON")
+    add("--config", type=int, metavar="N", help="which config of a file that holds several")
     add("--vllm", metavar="R", help="vLLM release; goes before the one that the file names")
     add(
         "--packing",
@@ -53,5 +54,5 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print_page(sections(made.plan, made.config), sys.stdout)
         out("\n" * bool(made.problems))
-        print_findings(made.problems, made.document)
+        print_findings(made.problems, made.text)
     return int(not made.is_clean)

@@ -5,19 +5,31 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping
 from pathlib import Path as FilePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
 from kvengine.errors import Path
 
-__all__ = ["FLAGS", "Flag", "add_flags", "given", "overlaid"]
+if TYPE_CHECKING:
+    from kvengine.document.embedded import Source
+
+__all__ = ["FLAGS", "Flag", "Flags", "add_flags", "flags_of", "given", "overlaid"]
+
+Flags = Mapping[Path, tuple[str, Any]]
+"""Path in an engine document -> the flag that sets it, and its value."""
 
 
 def _sizes(text: str) -> Any:
     """One size, or with commas one per pipeline stage."""
     parts = [part.strip() for part in text.split(",")]
     return parts if len(parts) > 1 else parts[0]
+
+
+def _count(text: str) -> int:
+    """A number as vLLM takes it: 32k is 32000, 32K is 32768."""
+    scale = {"k": 1000, "K": 1024, "m": 1000**2, "M": 1024**2}.get(text[-1:], 1)
+    return int(text if scale == 1 else text[:-1]) * scale
 
 
 def _file(text: str) -> str:
@@ -48,7 +60,7 @@ class Flag:
 FLAGS = (
     Flag(("--model",), ("model", "config"), "CONFIG.JSON", _file),
     Flag(("--memory",), ("cache", "memory"), "SIZE[,SIZE]", _sizes),
-    Flag(("--max-model-len",), ("model", "max_model_len"), "N", int),
+    Flag(("--max-model-len",), ("model", "max_model_len"), "N", _count),
     Flag(("--dtype",), ("model", "dtype"), "T", str),
     Flag(("--tp", "--tensor-parallel-size"), ("parallel", "tensor"), "N", int),
     Flag(("--pp", "--pipeline-parallel-size"), ("parallel", "pipeline"), "N", int),
@@ -94,6 +106,23 @@ def given(arguments: argparse.Namespace) -> dict[Path, tuple[str, Any]]:
         for flag in FLAGS
         if (value := getattr(arguments, flag.dest)) is not None
     }
+
+
+def flags_of(source: Source) -> dict[Path, tuple[str, Any]]:
+    """The same, for the command line that a config was found in; memory and model are ours."""
+    from kvengine.config.flags import flag as value_of
+
+    found: dict[Path, tuple[str, Any]] = {}
+    for flag in FLAGS:
+        for name in flag.names:
+            text = value_of(source.flags, name)
+            if text is None or name == "--model" or (f"flag:{name}",) in source.unresolved:
+                continue
+            try:
+                found[flag.path] = (name, flag.value if flag.read is None else flag.read(text))
+            except (TypeError, ValueError):  # the check says so
+                continue
+    return found
 
 
 def overlaid(data: Mapping[str, Any], flags: Mapping[Path, tuple[str, Any]]) -> dict[str, Any]:

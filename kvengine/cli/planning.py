@@ -9,18 +9,19 @@ import sys
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from attrs import frozen
+from attrs import field, frozen
 
 from kvengine.cli import UsageError
+from kvengine.cli.configs import read_configs
 from kvengine.cli.environment import environment_problems
 from kvengine.cli.formats.text import counted, render_problem
 from kvengine.cli.page import text_of
 from kvengine.cli.plan_flags import given
-from kvengine.cli.plan_input import as_problem, incomplete, placed, planned_input
+from kvengine.cli.plan_input import Input, as_problem, incomplete, placed, planned_input
 from kvengine.cli.plan_view import refusal
 from kvengine.cli.terminal import out, wants_colour
 from kvengine.config.engine import Config
-from kvengine.document import Document, read
+from kvengine.document import Document, read_raw
 from kvengine.errors import DocumentError, PlanError, Problem
 from kvengine.plan.make import make_plan
 from kvengine.plan.plan import Plan
@@ -37,7 +38,7 @@ class Planned:
 
     plan: Plan
     config: Config
-    document: Document | None
+    text: Document | None
     problems: tuple[Problem, ...]
 
     @property
@@ -53,7 +54,7 @@ class Refused:
 
     exit_code: int
     problems: tuple[Problem, ...]
-    document: Document | None = None
+    start: Input = field(factory=lambda: Input(config=None, problems=()))
     error: PlanError | None = None
 
     def tell(self, *, as_json: bool) -> None:
@@ -62,8 +63,8 @@ class Refused:
             found = [problem.to_dict() for problem in self.problems]
             print_json({"version": 1, "error": self._facts(), "problems": found})
             return
-        last = () if self.error is None else (as_problem(self.error, self.document),)
-        print_findings((*self.problems, *last), self.document)
+        last = () if self.error is None else (as_problem(self.error, self.start),)
+        print_findings((*self.problems, *last), self.start.text)
         if self.error is not None:
             out(text_of([refusal(self.error)]))
 
@@ -82,22 +83,22 @@ def plan_or_refuse(arguments: argparse.Namespace, packing: Packing = "engine") -
         raise UsageError(f"{arguments.command}: no FILE given; - is standard input")
     vllm = _release(arguments)
     try:
-        document = None if arguments.file is None else read(arguments.file)
+        configs = None if arguments.file is None else read_configs(*read_raw(arguments.file))
     except DocumentError as error:
         return Refused(exit_code=2, problems=tuple(error.problems))
-    start = planned_input(document, flags, vllm)
+    start = planned_input(configs, flags, vllm, arguments.config)
     problems = (*environment_problems(os.environ), *start.problems)
     if start.config is None:
-        return Refused(exit_code=1, problems=problems, document=document)
+        return Refused(exit_code=1, problems=problems, start=start)
     try:
         plan = _made(start.config, packing)
     except PlanError as error:
-        return Refused(exit_code=1, problems=problems, document=document, error=error)
-    everything = (*problems, *placed(plan.problems, document))
+        return Refused(exit_code=1, problems=problems, start=start, error=error)
+    everything = (*problems, *placed(plan.problems, start))
     return Planned(
         plan=plan,
         config=start.config,
-        document=document,
+        text=start.text,
         problems=tuple(sorted(everything, key=_start)),
     )
 
@@ -121,12 +122,12 @@ def _release(arguments: argparse.Namespace) -> str | None:
         raise UsageError(f"{arguments.command}: {error}") from None
 
 
-def print_findings(problems: Iterable[Problem], document: Document | None) -> None:
+def print_findings(problems: Iterable[Problem], text: Document | None) -> None:
     """Every finding, and how many there are."""
     found = [*problems]
     colour = wants_colour(sys.stdout)
     for problem in found:
-        out(render_problem(problem, document, colour=colour))
+        out(render_problem(problem, text, colour=colour))
     out(f"{counted(found)}\n" * bool(found))
 
 

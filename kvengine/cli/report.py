@@ -6,9 +6,9 @@ from attrs import frozen
 
 from kvengine.cli.review import Review
 from kvengine.cli.settings import Settings
-from kvengine.errors import Problem
+from kvengine.errors import Problem, dotted
 
-__all__ = ["Report"]
+__all__ = ["Report", "said_path"]
 
 
 @frozen(kw_only=True)
@@ -28,6 +28,14 @@ class Report:
     @property
     def exit_code(self) -> int:
         """2 if a file could not be read, 1 if a finding is severe enough, else 0."""
-        if any(review.document is None for review in self.reviews):
+        if any(review.configs is None for review in self.reviews):
             return 2
         return int(any(map(self.settings.fails, self.problems)))
+
+
+def said_path(problem: Problem) -> str:
+    """The path that people are shown: of a config inside a text, the one within the config."""
+    inner = problem.config_path
+    if inner and problem.path[-len(inner) :] != inner:
+        return dotted(inner)
+    return dotted(problem.path)

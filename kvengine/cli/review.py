@@ -1,4 +1,4 @@
-"""One file -> its findings, as the commands show them: merged over releases, filtered, editable."""
+"""One file -> its findings, as the commands show them: merged over releases, filtered."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from typing import Any
 
 from attrs import evolve, frozen
 
+from kvengine.cli.configs import Configs, read_configs
 from kvengine.cli.settings import Settings
-from kvengine.config.load import Checked, examine
-from kvengine.document import Document, parse, read_raw
-from kvengine.errors import DocumentError, Problem
+from kvengine.config.load import examine
+from kvengine.document import read_raw
+from kvengine.errors import DocumentError, Place, Problem
 
-__all__ = ["STDIN", "Review", "review", "review_bytes"]
-
-STDIN = "<stdin>"
-"""The name of standard input in findings."""
+__all__ = ["Review", "review", "review_bytes"]
 
 _IGNORE = re.compile(r"(?:#|//)[^\n]*?\bkvengine:\s*ignore\b(?:\s*\[([\w\s,-]*)\])?")
 _MARK = b"kvengine:"
@@ -27,7 +25,7 @@ _OURS = {"kv_transfer", "model", "cache", "parallel"}
 class Review:
     """One file and all that is to be said about it.
 
-    ``raw`` is None for a file that cannot be opened, ``document`` for one that cannot be read.
+    ``raw`` is None for a file that cannot be opened, ``configs`` for one that cannot be read.
     ``problems`` is what the options and the comments in the file leave of all that was
     ``found``. A file that is not ``ours`` was met in a folder and is passed over.
     """
@@ -36,7 +34,7 @@ class Review:
     raw: bytes | None
     problems: tuple[Problem, ...]
     found: tuple[Problem, ...] = ()
-    document: Document | None = None
+    configs: Configs | None = None
     ours: bool = True
 
 
@@ -45,33 +43,34 @@ def review(name: str, settings: Settings, *, named: bool = True) -> Review:
     try:
         raw, shown = read_raw(name)
     except DocumentError as error:
-        return _unreadable(name, None, error)
+        problems = tuple(error.problems)
+        return Review(name=name, raw=None, problems=problems, found=problems)
     return review_bytes(raw, shown, settings, named=named)
 
 
 def review_bytes(raw: bytes, name: str, settings: Settings, *, named: bool = True) -> Review:
     """Check the content of one file."""
     try:
-        document = parse(raw, name=name)
+        configs = read_configs(raw, name)
     except DocumentError as error:
-        return _unreadable(name, raw, error, ours=named or b"kv_connector" in raw)
-    if not named and not _is_ours(document.data):
-        return Review(name=name, raw=raw, problems=(), ours=False)
-    checked = [examine(document, vllm=vllm) for vllm in settings.vllm or (None,)]
-    found = tuple(_merged(checked, settings))
+        problems = tuple(error.problems)
+        ours = named or b"kv_connector" in raw
+        return Review(name=name, raw=raw, problems=problems, found=problems, ours=ours)
+    if not named and not _is_ours(configs):
+        return Review(name=name, raw=raw, problems=(), configs=configs, ours=False)
+    judged = [_judged(configs, name, vllm) for vllm in settings.vllm or (None,)]
+    found = tuple(_merged(judged, settings))
     ignored = _ignored_lines(raw)
     kept = (problem for problem in found if not _is_ignored(problem, ignored))
-    shown = tuple(problem for problem in kept if settings.shows(problem))
-    return Review(name=name, raw=raw, problems=shown, found=found, document=document)
+    shown = tuple(filter(settings.shows, kept))
+    return Review(name=name, raw=raw, problems=shown, found=found, configs=configs)
 
 
-def _unreadable(name: str, raw: bytes | None, error: DocumentError, *, ours: bool = True) -> Review:
-    problems = tuple(error.problems)
-    return Review(name=name, raw=raw, problems=problems, found=problems, ours=ours)
-
-
-def _is_ours(data: Any) -> bool:
-    """Whether data met in some folder is an engine document or a transfer config."""
+def _is_ours(configs: Configs) -> bool:
+    """Whether a file met in some folder has to do with us."""
+    if configs.document is None:
+        return bool(configs.sources)
+    data = configs.document.data
     if not isinstance(data, dict):
         return False
     if "schema" in data:
@@ -79,18 +78,33 @@ def _is_ours(data: Any) -> bool:
     return "kv_connector" in data
 
 
-def _merged(checked: list[Checked], settings: Settings) -> Iterator[Problem]:
-    """The problems of one document for every release; what some of them have says which."""
-    if len(checked) == 1:
-        yield from _from_flag(checked[0].problems, settings)
+def _judged(configs: Configs, name: str, vllm: str | None) -> tuple[str, tuple[Problem, ...]]:
+    """The release that one judgement is for, and what it says."""
+    if configs.document is not None:
+        checked = examine(configs.document, vllm=vllm)
+        return str(checked.release), checked.problems
+    if not configs.sources:
+        top = Place(name, 1, 1, 0, 0)
+        nothing = Problem("missing", (), "holds no transfer config", "", "info", place=top)
+        return vllm or "", (nothing,)
+    from kvengine.config.sources import examine_sources
+
+    return vllm or "", tuple(examine_sources(configs.sources, vllm=vllm))
+
+
+def _merged(judged: list[tuple[str, tuple[Problem, ...]]], settings: Settings) -> Iterator[Problem]:
+    """The problems of one file for every release; what only some of them have says which."""
+    if len(judged) == 1:
+        yield from _from_flag(judged[0][1], settings)
         return
     found: dict[tuple[Any, ...], tuple[Problem, list[str]]] = {}
-    for one in checked:
-        for problem in _from_flag(one.problems, settings):
-            key = (problem.code, problem.severity, problem.path, problem.message, problem.hint)
-            found.setdefault(key, (problem, []))[1].append(str(one.release))
+    for release, problems in judged:
+        for problem in _from_flag(problems, settings):
+            where = (problem.path, problem.config, problem.config_path)
+            key = (problem.code, problem.severity, where, problem.message, problem.hint)
+            found.setdefault(key, (problem, []))[1].append(release)
     for problem, releases in sorted(found.values(), key=lambda pair: _start(pair[0])):
-        if len(releases) == len(checked) or any(f"vLLM {r}" in problem.message for r in releases):
+        if len(releases) == len(judged) or any(f"vLLM {r}" in problem.message for r in releases):
             yield problem
         else:
             which = ", ".join(releases)

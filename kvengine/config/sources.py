@@ -8,6 +8,7 @@ from attrs import evolve
 
 from kvengine.config.around import check_source
 from kvengine.config.engine import PACKED_VARIABLE
+from kvengine.config.load import judge_engine
 from kvengine.config.pairs import Engine, check_pair
 from kvengine.config.traits import traits_of_name
 from kvengine.config.transfer import KVTransferConfig
@@ -47,14 +48,31 @@ def examine_sources(sources: Sequence[Source], *, vllm: str | None = None) -> li
 def examine_source(source: Source, *, vllm: str | None = None) -> list[Problem]:
     """Everything there is to say about one config and what it is started with."""
     wanted = release_of(source, vllm)
+    if source.origin == "engine" and isinstance(source.data, dict):
+        found = judge_engine(source.data, wanted)
+    else:
+        found = _judged(source, wanted)
+    return [*_placed([*source.problems, *_known(found, source)], source)]
+
+
+def _judged(source: Source, wanted: Release) -> list[Problem]:
+    """What is to be said of a transfer config and of what stands around it.
+
+    A file that holds the config alone says nothing of flags, and without any variable nothing
+    of the environment.
+    """
     found: list[Problem] = []
     if source.data is not None:
         found += check(KVTransferConfig, source.data, mode="release", release=wanted)
-    traits = traits_of_name(source.model) if source.model else None
-    found += check_source(
-        source.data, release=wanted, flags=source.flags, env=source.env, traits=traits
+    alone = source.origin == "bare"
+    silent = not source.env and source.origin in ("bare", "yaml-config", "python")
+    return found + check_source(
+        source.data,
+        release=wanted,
+        flags=None if alone else source.flags,
+        env=None if silent else source.env,
+        traits=traits_of_name(source.model) if source.model else None,
     )
-    return [*_placed([*source.problems, *_known(found, source)], source)]
 
 
 def _known(problems: Iterable[Problem], source: Source) -> Iterator[Problem]:

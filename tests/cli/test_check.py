@@ -191,7 +191,7 @@ def test_folders_are_searched_when_asked(run, folder):
 
     assert refused == (2, "", "kvengine: a is a directory; --recursive checks the files in it\n")
     assert ran.code == 2
-    assert ran.out.startswith("a/broken-config.json:1:18: error: ends where a value belongs")
+    assert ran.out.startswith("a/broken-config.json:1:17: error: ends where a value belongs")
     assert ran.out.endswith("\n1 error in 3 files\n")
 
 

@@ -9,7 +9,9 @@ import pytest
 from attrs import evolve
 
 import kvengine
+from kvengine.cli.configs import read_configs
 from kvengine.cli.page import Facts, Grid, print_page, text_of
+from kvengine.cli.plan_input import placed, planned_input
 from kvengine.cli.plan_view import sections
 from kvengine.errors import PlanError, Problem
 from kvengine.plan.plan import Tier
@@ -293,13 +295,15 @@ def test_a_terminal_gets_tables(monkeypatch):
 
 def test_problems_of_the_planner_stand_at_their_option(folder):
     """Where the document has the option; a transfer config has one part of it."""
-    from kvengine.cli.plan_input import placed
-    from kvengine.document import parse
-
     problem = Problem("geometry", ("kv_transfer", "kv_role"), "is a test")
-    bare = parse(b'{"kv_connector": "x",\n "kv_role": "kv_both"}', name="a.json")
-    whole = parse(b'schema = 2\n\n[kv_transfer]\nkv_role = "kv_both"\n', name="a.toml")
+    bare = read_configs(b'{"kv_connector": "x",\n "kv_role": "kv_both"}', "a.json")
+    whole = read_configs(b'schema = 2\n\n[kv_transfer]\nkv_role = "kv_both"\n', "a.toml")
+    places = [
+        [
+            one.place and str(one.place)
+            for one in placed((problem,), planned_input(configs, {}, None))
+        ]
+        for configs in (bare, whole, None)
+    ]
 
-    assert [str(one.place) for one in placed((problem,), bare)] == ["a.json:2:2"]
-    assert [str(one.place) for one in placed((problem,), whole)] == ["a.toml:4:1"]
-    assert [one.place for one in placed((problem,), None)] == [None]
+    assert places == [["a.json:2:2"], ["a.toml:4:1"], [None]]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kvengine.cli.report import Report
+from kvengine.cli.report import Report, said_path
 from kvengine.cli.terminal import plain
-from kvengine.errors import Problem, dotted
+from kvengine.errors import Problem
 
 __all__ = ["render"]
 
@@ -21,7 +21,7 @@ def _command(problem: Problem) -> str:
     where = {} if place is None else {"file": place.file, "line": place.line, "col": place.column}
     fields = {**where, "title": f"kvengine {problem.code}"}
     given = ",".join(f"{name}={_field(str(value))}" for name, value in fields.items())
-    path = f"{dotted(problem.path)}: " if problem.path else ""
+    path = f"{said}: " if (said := said_path(problem)) else ""
     hint = f"\nhint: {problem.hint}" if problem.hint else ""
     return f"::{_LEVELS[problem.severity]} {given}::{_data(path + problem.message + hint)}"
 

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from kvengine.cli.formats.fingerprints import fingerprints
-from kvengine.cli.report import Report
-from kvengine.errors import Problem, dotted
+from kvengine.cli.report import Report, said_path
+from kvengine.errors import Problem
 
 __all__ = ["render"]
 
@@ -22,7 +22,7 @@ def render(report: Report, *, colour: bool = False) -> str:
 
 
 def _entry(problem: Problem, fingerprint: str) -> dict[str, Any]:
-    path = f"{dotted(problem.path)}: " if problem.path else ""
+    path = f"{where}: " if (where := said_path(problem)) else ""
     hint = f" ({problem.hint})" if problem.hint else ""
     place = problem.place
     return {

@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 from kvengine import __version__
 from kvengine.cli.formats.fingerprints import fingerprints
-from kvengine.cli.report import Report
-from kvengine.errors import Fix, Place, Problem, dotted
+from kvengine.cli.report import Report, said_path
+from kvengine.errors import Fix, Place, Problem
 from kvengine.rules.codes import CODES
 
 __all__ = ["render"]
@@ -47,7 +47,7 @@ def _rule(name: str) -> dict[str, Any]:
 
 
 def _result(problem: Problem, index: int, fingerprint: str) -> dict[str, Any]:
-    path = f"{dotted(problem.path)}: " if problem.path else ""
+    path = f"{where}: " if (where := said_path(problem)) else ""
     hint = f" ({problem.hint})" if problem.hint else ""
     result: dict[str, Any] = {
         "ruleId": problem.code,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from kvengine.cli.report import Report
+from kvengine.cli.configs import text_of
+from kvengine.cli.report import Report, said_path
 from kvengine.cli.review import Review
 from kvengine.cli.terminal import painted, plain
 from kvengine.document import Document, excerpt
-from kvengine.errors import DocumentError, Problem, dotted
+from kvengine.errors import Problem
 
 __all__ = ["counted", "render", "render_problem"]
 
@@ -28,7 +29,7 @@ def render_problem(problem: Problem, source: Document | None, *, colour: bool) -
     """One finding: where, what, the line in the file, the hint, and whether --fix mends it."""
     place = f"{painted(plain(str(problem.place)), 'file', colour=colour)}: " * bool(problem.place)
     severity = painted(problem.severity, problem.severity, colour=colour)
-    path = f"{plain(dotted(problem.path))}: " * bool(problem.path)
+    path = f"{plain(where)}: " if (where := said_path(problem)) else ""
     code = painted(f"[{problem.code}]", "quiet", colour=colour)
     lines = [f"{place}{severity}: {path}{plain(problem.message)} {code}"]
     if problem.place is not None and source is not None:
@@ -46,13 +47,11 @@ def _notes(problem: Problem) -> Iterator[str]:
 
 def _source(review: Review) -> Document | None:
     """The text that excerpts are cut from, if the file has one."""
-    if review.document is not None or review.raw is None:
-        return review.document
-    source = Document(name=review.name, form="toml", raw=review.raw, data=None)
-    try:
-        return source if source.text else None
-    except DocumentError:
+    if review.raw is None:
         return None
+    if review.configs is not None and review.configs.document is not None:
+        return review.configs.document
+    return text_of(review.raw, review.name)
 
 
 def counted(problems: Iterable[Problem]) -> str:

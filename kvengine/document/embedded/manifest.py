@@ -141,8 +141,9 @@ class Walker:
     def _variables(self, node: Node, value: Any, path: Path, scope: Scope) -> Scope:
         """The scope with the variables of ``env`` (a list or a map) on top."""
         env, paths = dict(scope.env), dict(scope.env_paths)
-        items = value.items() if isinstance(value, dict) else enumerate(value or ())
-        for key, item in items if isinstance(value, (dict, list)) else ():
+        if not isinstance(value, (dict, list)):
+            return scope
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
             entry = node.entry(key)
             if entry is None:
                 continue
