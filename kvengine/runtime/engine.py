@@ -7,6 +7,7 @@ the chunk is forgotten and its place comes back. Exceptions are for calls that m
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import Counter, deque
@@ -27,12 +28,15 @@ from kvengine.runtime.memory import HostMemory
 from kvengine.runtime.places import Place
 from kvengine.runtime.policies import POLICIES
 from kvengine.runtime.pool import Found, HostPool, Span
+from kvengine.runtime.prefix import host_tokens
 from kvengine.runtime.rows import Move, rows_of
 from kvengine.runtime.stats import EngineStats
 from kvengine.runtime.tiers.base import Outcome, Tier
 from kvengine.runtime.transfers import Fault, Slice, Transfers
 
 __all__ = ["HostTier", "OffloadEngine"]
+
+_log = logging.getLogger(__name__)
 
 _SLICE_BYTES = 8 << 20
 _MANY_STORES = 1000
@@ -101,6 +105,15 @@ class OffloadEngine:
         self._mover = make_mover(rows, self.memory)
         self._gateway = Gateway(self.pool, self.memory, behind, self._lock, late=write == "late")
         self._transfers = Transfers(self._mover, self._on_slice, threads=threads, fault=fault)
+        _log.info(
+            "host tier: bytes=%d tokens=%d unit_bytes=%d chunk_bytes=%s policy=%s behind=%s",
+            self.pool.places.capacity_bytes,
+            host_tokens(plan, self.pool.places.capacity_bytes),
+            self.pool.places.unit_bytes,
+            list(self.pool.chunk_bytes),
+            host.eviction_policy,
+            [tier.name for tier in behind],
+        )
 
     def __enter__(self) -> OffloadEngine:
         return self

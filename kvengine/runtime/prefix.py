@@ -15,7 +15,7 @@ from attrs import frozen
 
 from kvengine.plan.plan import Group, Offload, Plan
 
-__all__ = ["Need", "boundary_tokens", "longest_prefix", "needed"]
+__all__ = ["Need", "boundary_tokens", "host_tokens", "longest_prefix", "needed"]
 
 
 @frozen
@@ -81,6 +81,17 @@ def longest_prefix(
             return best
         best = shorter
     return 0
+
+
+def host_tokens(plan: Plan, budget_bytes: int) -> int:
+    """Tokens whose chunks of every group fit ``budget_bytes``: what a host tier is good for (R03).
+
+    Windows need less than all their chunks, so prefixes that keep only what they need fit more.
+    """
+    offload = _offload(plan)
+    unit = boundary_tokens(plan)
+    sizes = zip(offload.chunk_bytes, offload.tokens_per_chunk, strict=True)
+    return budget_bytes // sum(size * (unit // tokens) for size, tokens in sizes) * unit
 
 
 def _offload(plan: Plan) -> Offload:

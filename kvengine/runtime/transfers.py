@@ -6,6 +6,7 @@ it, and so that the memory a mover stages through stays small.
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import time
@@ -20,8 +21,11 @@ from kvengine.runtime.jobs import Job, Kind
 from kvengine.runtime.rows import Move
 from kvengine.runtime.stats import DirectionStats
 from kvengine.runtime.tiers.base import Outcome
+from kvengine.runtime.tiers.complaints import Complaints
 
 __all__ = ["Fault", "Slice", "Transfers"]
+
+_log = logging.getLogger(__name__)
 
 Fault = Callable[[Kind, bytes], None]
 """Called with each chunk just before it is copied; may sleep, or raise to make the copy fail."""
@@ -64,6 +68,7 @@ class Transfers:
         self._mover = mover
         self._finished = finished
         self._fault = fault
+        self._complaints = Complaints(_log)
         self._lock = threading.Lock()
         self._loads: deque[Slice] = deque()
         self._stores: deque[Slice] = deque()
@@ -120,7 +125,10 @@ class Transfers:
         while self._tokens.get():
             part = self._next()
             if part is not None:
-                self._finished(part, self._copy(part))
+                try:
+                    self._finished(part, self._copy(part))
+                except Exception:
+                    _log.exception("a worker goes on after an error of ours: job=%r", part.job)
                 del part
 
     def _next(self) -> Slice | None:
@@ -147,7 +155,8 @@ class Transfers:
         for index, number in enumerate(part.indices):
             try:
                 self._fault(part.job.kind, part.job.keys[number])
-            except Exception:
+            except Exception as error:
+                self._complain(part, error)
                 outcomes[index] = Outcome.FAILED
             else:
                 good.append(index)
@@ -162,9 +171,21 @@ class Transfers:
                 self._mover.store(moves, part.fence)
             else:
                 self._mover.load(moves, part.fence)
-        except Exception:
+        except Exception as error:
+            self._complain(part, error)
             return False
         return True
+
+    def _complain(self, part: Slice, error: Exception) -> None:
+        kind = part.job.kind.value
+        self._complaints.say(
+            f"{kind} {type(error).__name__}",
+            "copy failed: direction=%s job=%d bytes=%d error=%r",
+            kind,
+            part.job.number,
+            part.num_bytes,
+            error,
+        )
 
     def _count(self, part: Slice, outcomes: list[Outcome], seconds: float) -> None:
         failed = len(outcomes) - outcomes.count(Outcome.DONE)

@@ -481,3 +481,19 @@ def test_host_memory_smaller_than_the_budget_is_refused():
     with pytest.raises(ValueError) as error:
         OffloadEngine(plan, allocate(plan), [HostTier(budget_bytes=960, memory=HostMemory(500))])
     assert str(error.value) == "the host tier has 960 bytes, its memory 500"
+
+
+def test_trouble_is_logged_once_with_its_error(caplog):
+    """The first failed copy of a kind is a line with the error; the start says what fits: R12."""
+
+    def fault(kind, name):
+        raise OSError(5, "injected")
+
+    with caplog.at_level("INFO", "kvengine.runtime"), Bed(fault=fault) as bed:
+        job = bed.engine.store([key(1), key(2)], [[0], [1]])
+        assert bed.finished(job) == (FAILED, FAILED)
+
+    assert [record.getMessage() for record in caplog.records] == [
+        "host tier: bytes=960 tokens=96 unit_bytes=96 chunk_bytes=[96, 96] policy=lru behind=[]",
+        f"copy failed: direction=store job={job.number} bytes=192 error=OSError(5, 'injected')",
+    ]

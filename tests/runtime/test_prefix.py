@@ -3,7 +3,7 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvengine.runtime.prefix import Need, boundary_tokens, longest_prefix, needed
+from kvengine.runtime.prefix import Need, boundary_tokens, host_tokens, longest_prefix, needed
 from tests.runtime.plans import Shape, make
 
 KINDS = [
@@ -133,3 +133,14 @@ def test_a_prefix_ends_where_a_chunk_ends():
     with pytest.raises(ValueError) as error:
         boundary_tokens(evolve(plan, offload=None))
     assert str(error.value) == "the plan does not offload"
+
+
+def test_a_budget_is_told_in_tokens():
+    """Each group takes its own bytes per token; whole boundaries count: case R03."""
+    wide = Shape(pages=(160,), tokens_per_block=16, blocks_per_chunk=2)
+    narrow = Shape(pages=(8,), tokens_per_block=8)
+    plan = make("packed", [wide, narrow], 8)
+
+    assert boundary_tokens(plan) == 32
+    assert host_tokens(plan, 3 * (320 + 4 * 8)) == 96
+    assert host_tokens(plan, 3 * (320 + 4 * 8) - 1) == 64
