@@ -22,7 +22,7 @@ from kvengine.rules.migrate import CURRENT, Migration, migrate
 from kvengine.rules.modes import Mode
 from kvengine.rules.releases import KNOWN, NEWEST, Release, release
 
-__all__ = ["Checked", "examine", "load"]
+__all__ = ["Checked", "examine", "judge_engine", "load"]
 
 Kind = Literal["engine", "bare"]
 
@@ -104,9 +104,21 @@ def examine(document: Document, *, vllm: str | None = None) -> Checked:
         problems = check(KVTransferConfig, data, mode="release", release=wanted)
         problems += check_source(data, release=wanted)
         return _finish(document, data, wanted, problems, "bare", Migration(data))
+    problems, migration = _judged(data, wanted)
+    problems = [*release_problems, *problems]
+    return _finish(document, migration.data, wanted, problems, "engine", migration)
+
+
+def judge_engine(data: Mapping[str, Any], wanted: Release) -> list[Problem]:
+    """Every problem of an engine document's content; paths start at its root."""
+    return _judged(data, wanted)[0]
+
+
+def _judged(data: Mapping[str, Any], wanted: Release) -> tuple[list[Problem], Migration]:
+    """The problems of an engine document, and its content in today's spelling."""
     migration = Migration(data)
-    problems = [*release_problems]
-    if data["schema"] == 1:
+    problems: list[Problem] = []
+    if data.get("schema") == 1:
         problems += check(Config, data, mode="old", release=wanted, shape=_schema_1())
         if not any(problem.severity == "error" for problem in problems):
             migration = migrate(Config, data)
@@ -115,8 +127,7 @@ def examine(document: Document, *, vllm: str | None = None) -> Checked:
             )
     else:
         problems += check(Config, data, mode="strict", release=wanted)
-    problems += advice_for(migration.data, wanted)
-    return _finish(document, migration.data, wanted, problems, "engine", migration)
+    return problems + advice_for(migration.data, wanted), migration
 
 
 def _kind(data: Any) -> Kind | None:

@@ -76,9 +76,10 @@ def _judged(source: Source, wanted: Release) -> list[Problem]:
 
 
 def _known(problems: Iterable[Problem], source: Source) -> Iterator[Problem]:
-    """The problems of values that are written out: nothing can be said about variables."""
+    """The problems of values that are written out: of variables only the name can be judged."""
     for problem in problems:
-        if not any(problem.path[: len(path)] == path for path in source.unresolved):
+        unknown = any(problem.path[: len(path)] == path for path in source.unresolved)
+        if not unknown or problem.code == "capacity":
             yield problem
 
 
