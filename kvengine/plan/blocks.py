@@ -163,5 +163,7 @@ def recurrence_bytes(state: State, setup: Setup) -> int:
 
 
 def exports_checkpoints(state: State, setup: Setup) -> bool:
-    """Whether this release's kernels export a state from inside a prefill."""
-    return state.checkpoints_in is not None and setup.facts.release in state.checkpoints_in
+    """Whether this release's kernels for this device export a state from inside a prefill."""
+    if state.checkpoints_in is None or setup.facts.release not in state.checkpoints_in:
+        return False
+    return state.checkpoints_on is None or setup.capability.startswith(state.checkpoints_on)

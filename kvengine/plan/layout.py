@@ -66,23 +66,21 @@ def choose_layout(setup: Setup, resolved: Resolved) -> str:
     asked = setup.asked_layout
     if asked is not None:
         name = _ALIASES.get(asked, asked)
-        if name in candidates and name not in _COMPACT:
-            raise PlanError(
-                "setup",
-                "layout",
-                f"layout {asked} spreads a page over its block, which kvengine does not plan",
-                "one of " + ", ".join(sorted(_COMPACT)),
-                path=("cache", "layout"),
-            )
-        if name not in candidates:
-            raise PlanError(
-                "setup",
-                "layout",
-                f"layout {asked} is not one that every attention backend of the model reads",
-                "one of " + ", ".join(candidates),
-                path=("cache", "layout"),
-            )
-        return name
+        if name in candidates and name in _COMPACT:
+            return name
+        says = (
+            "spreads a page over its block, which kvengine does not plan"
+            if name in candidates
+            else "is not one that every attention backend of the model reads"
+        )
+        fitting = ", ".join(one for one in candidates if one in _COMPACT)
+        raise PlanError(
+            "setup",
+            "layout",
+            f"layout {asked} {says}",
+            f"one of {fitting}",
+            path=("cache", "layout"),
+        )
     if setup.has_connector and _CONNECTOR_WANTS in candidates:
         return _CONNECTOR_WANTS
     return candidates[0]

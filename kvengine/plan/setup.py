@@ -5,13 +5,14 @@ Everything that it refuses here is a PlanError of stage ``setup``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from attrs import frozen
 
 from kvengine.config.engine import Config
-from kvengine.errors import PlanError, Problem
+from kvengine.errors import PlanError, Problem, show
 from kvengine.plan.dtypes import storage_of
 from kvengine.plan.facts import OLDEST, PLANNED, Facts, facts_for
 from kvengine.plan.models import Architecture, describe
@@ -49,7 +50,7 @@ class Setup:
     in_flight: int
     cache_dtype: str
     model_dtype: str
-    compute_major: int
+    capability: str
     asked_block: int | None
     asked_layout: str | None
     prefix_match_unit: int | None
@@ -70,6 +71,11 @@ class Setup:
     def layers(self) -> tuple[Layer, ...]:
         """All layers, drafts last."""
         return tuple(layer for stage in self.stages for layer in stage)
+
+    @property
+    def compute_major(self) -> int:
+        """Generation of the device: 9 for Hopper, 10 and 12 for Blackwell."""
+        return int(self.capability.split(".")[0])
 
     @property
     def pipeline(self) -> int:
@@ -111,7 +117,7 @@ def resolve_setup(config: Config) -> Setup:
         in_flight=_in_flight(config, facts),
         cache_dtype=dtype,
         model_dtype=config.model.dtype or model.text.dtype,
-        compute_major=_major(config.device.compute_capability),
+        capability=_capability(config),
         asked_block=config.cache.tokens_per_block,
         asked_layout=config.cache.layout,
         prefix_match_unit=config.cache.prefix_match_unit,
@@ -162,6 +168,18 @@ def _model(config: Config, facts: Facts) -> Architecture:
 
 def _refuse(code: str, message: str, hint: str, *path: str) -> PlanError:
     return PlanError("setup", code, message, hint, path=path)
+
+
+def _capability(config: Config) -> str:
+    given = config.device.compute_capability
+    if re.fullmatch(r"[0-9]{1,3}\.[0-9]{1,2}", given) is None:
+        raise _refuse(
+            "range",
+            f"compute_capability {show(given)} is not one such as 9.0",
+            "9.0 is Hopper, 10.0 Blackwell",
+            "device", "compute_capability",
+        )  # fmt: skip
+    return given
 
 
 def _check_parallel(config: Config, model: Architecture) -> None:
@@ -356,7 +374,3 @@ def _memory(config: Config) -> tuple[int, ...]:
             "cache", "memory",
         )  # fmt: skip
     return tuple(memory)
-
-
-def _major(capability: str) -> int:
-    return int(capability.split(".")[0])

@@ -92,13 +92,16 @@ class State:
     """A recurrent state: one page per cached position, whatever the tokens in between.
 
     ``checkpoints_in``: releases whose kernels export a state from inside a prefill, and that
-    reserve a page for it. ``checkpoint_tokens`` is the grid of positions where they can.
+    reserve a page for it; ``checkpoints_on``: compute capabilities that have such kernels, "9.0"
+    or "10." for all of that generation, None for any. ``checkpoint_tokens`` is the grid of
+    positions where they can.
     """
 
     kind: StateKind
     recurrence: Recurrence
     backend: str
     checkpoints_in: Releases | None = None
+    checkpoints_on: tuple[str, ...] | None = None
     checkpoint_tokens: int = 1
 
 

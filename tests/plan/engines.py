@@ -11,6 +11,9 @@ from kvengine.config.connectors.offloading import (
 )
 from kvengine.config.engine import Cache, Config, Model, Parallel
 from kvengine.config.transfer import KVTransferConfig
+from kvengine.errors import PlanError
+from kvengine.plan.make import make_plan
+from kvengine.plan.plan import Plan
 from tests.plan import rows
 
 GIB = 1 << 30
@@ -54,3 +57,11 @@ def engine(
         cache=Cache(**{"memory": 40 * GIB, **cache}),
         kv_transfer=kv_transfer,
     )
+
+
+def outcome(config: Config, **options: Any) -> Plan | PlanError:
+    """The plan, or why there is none."""
+    try:
+        return make_plan(config, **options)
+    except PlanError as error:
+        return error

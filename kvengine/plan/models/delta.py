@@ -12,6 +12,10 @@ from kvengine.rules.releases import Releases
 
 __all__ = ["kimi_linear", "qwen_delta"]
 
+_HOPPER = ("9.0",)
+_EXPORTING = (*_HOPPER, "10.", "12.")
+"""Devices whose prefill kernels export states; Blackwell's only for heads of 128, with CUDA 13."""
+
 
 def qwen_delta(name: str, text: Text, prefix: str) -> Architecture:
     """Three gated delta layers, then full attention, unless ``layer_types`` says otherwise."""
@@ -55,6 +59,7 @@ def _gated_delta(text: Text) -> State:
         recurrence=recurrence,
         backend="GDN_ATTN",
         checkpoints_in=Releases(since="0.33"),
+        checkpoints_on=_EXPORTING if recurrence.key_size == 128 else _HOPPER,
         checkpoint_tokens=64,
     )
 
@@ -74,6 +79,7 @@ def kimi_linear(name: str, text: Text, prefix: str) -> Architecture:
         recurrence=recurrence,
         backend="KIMI_K3_KDA" if linear.get("use_full_rank_gate") else "GDN_ATTN",
         checkpoints_in=Releases(since="0.29") if bounded and size == 128 else None,
+        checkpoints_on=_EXPORTING,
     )
     cache = Latent(width=text.latent_width)
     recurrent = {int(i) - 1 for i in linear.get("kda_layers", ())}
