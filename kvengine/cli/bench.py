@@ -15,6 +15,7 @@ from kvengine.cli.terminal import out
 from kvengine.units import format_bytes, parse_bytes
 
 if TYPE_CHECKING:
+    from kvengine.cli.planning import Planned
     from kvengine.plan.plan import Plan
     from kvengine.runtime.bench import BenchReport
 
@@ -24,6 +25,7 @@ _EXAMPLES = """\
 examples:
   kvengine bench serve.toml
   kvengine bench serve.toml --seconds 30 --use "2 GiB" --json
+  kvengine bench serve.toml --tier /mnt/nvme/kv
   kvengine bench transfer.json --model config.json --memory "40 GiB" --device cuda
 
 Every figure stands beside one big copy of the same bytes in the same run. Needs torch:
@@ -48,6 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--vllm", metavar="R", help="vLLM release; goes before the one that the file names")
     add("--device", default="cpu", metavar="D", help="cpu (default), cuda, cuda:1, ...")
     add("--use", type=_size, default=384 << 20, metavar="SIZE", help="memory to take (384 MiB)")
+    add("--tier", metavar="DIR|JSON", help="measure an fs tier in DIR, or the tier of a table, too")
     add("--seconds", type=float, default=10.0, metavar="S", help="how long to measure (10)")
     add_flags(parser)
 
@@ -63,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
         made.tell(as_json=arguments.json)
         return made.exit_code
     other = make_plan(made.config, packing="never" if made.plan.packed else "always")
-    report = _measured(made.plan, other, arguments)
+    report = _measured(made, other, arguments)
     if arguments.json:
         out(json.dumps(report.to_dict(), indent=2) + "\n")
     else:
@@ -71,16 +74,19 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _measured(plan: Plan, other: Plan, arguments: argparse.Namespace) -> BenchReport:
+def _measured(made: Planned, other: Plan, arguments: argparse.Namespace) -> BenchReport:
     try:
+        from kvengine.cli.bench_tier import opened_tier
         from kvengine.runtime.bench import run_bench
     except ModuleNotFoundError as error:
         raise UsageError(
             f'bench needs {error.name}, which is not installed: pip install "kvengine[runtime]"'
         ) from None
+    tier = opened_tier(arguments.tier, made.plan, made.config) if arguments.tier else None
     return run_bench(
-        plan,
+        made.plan,
         (other,),
+        tier=tier,
         device=arguments.device,
         memory_bytes=arguments.use,
         seconds=arguments.seconds,

@@ -15,6 +15,7 @@ examples:
   kvengine plan serve.toml
   kvengine plan transfer.json --model config.json --memory "40 GiB" --tp 2
   kvengine plan serve.toml --vllm 0.32 --json
+  kvengine plan serve.toml --compare 0.28,0.32
 
 Sizes are per rank. Exit codes: 0 planned, 1 refused or with errors, 2 wrong usage or an
 unreadable file.
@@ -29,6 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--json", action="store_true", help="print the plan as JSON")
     add("--config", type=int, metavar="N", help="which config of a file that holds several")
     add("--vllm", metavar="R", help="vLLM release; goes before the one that the file names")
+    add("--compare", metavar="R1,R2|FILE2", help="say what another release or file changes")
     add(
         "--packing",
         choices=("engine", "always", "never"),
@@ -44,6 +46,10 @@ def run(arguments: argparse.Namespace) -> int:
     from kvengine.cli.plan_view import sections
     from kvengine.cli.planning import Refused, plan_or_refuse, print_findings, print_json
 
+    if arguments.compare is not None:
+        from kvengine.cli.plan_compare import run_comparison
+
+        return run_comparison(arguments)
     made = plan_or_refuse(arguments, arguments.packing)
     if isinstance(made, Refused):
         made.tell(as_json=arguments.json)

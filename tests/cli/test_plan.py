@@ -307,3 +307,58 @@ def test_problems_of_the_planner_stand_at_their_option(folder):
     ]
 
     assert places == [["a.json:2:2"], ["a.toml:4:1"], [None]]
+
+
+def test_two_releases_are_compared(run, files):
+    """Only what differs, and whether stored chunks are found again."""
+    ran = run("plan", "serve.toml", "--compare", "0.28,0.32")
+    data = json.loads(run("plan", "serve.toml", "--compare", "0.28,0.32", "--json").out)
+
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith(
+        "first          serve.toml, vLLM 0.28\nsecond         serve.toml, vLLM 0.32\n"
+    )
+    assert "\n  vllm " in ran.out
+    assert data["version"] == 1
+    assert {"name": "vllm", "before": "0.28", "after": "0.32"} in data["rows"]
+
+
+def test_two_files_are_compared(run, files, folder):
+    """The flags count for both; the exit code is the second's."""
+    (folder / "other.toml").write_text(DOCUMENT.replace("blocks_per_chunk = 4", "block_size = 24"))
+
+    ran = run("plan", "serve.toml", "--compare", "other.toml", "--tp", "2")
+
+    assert ran.code == 1
+    assert "stored chunks  are not found again\n" in ran.out
+    assert "\nonly with the second:\nerror: " in ran.out
+    assert run("plan", "serve.toml", "--compare", "serve.toml").out.endswith(
+        "differ         0 of 29 figures\nstored chunks  can be used again\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (
+            ("-", "--compare", "0.28"),
+            "--compare needs a file, standard input can be read once only",
+        ),
+        (
+            ("serve.toml", "--compare", "0.28,0.29,0.30"),
+            "--compare takes one release or two, not 0.28,0.29,0.30",
+        ),
+    ],
+)
+def test_a_comparison_needs_two_sides(run, files, arguments, says):
+    """No more, no less."""
+    assert run("plan", *arguments) == (2, "", f"kvengine: plan: {says}\n")
+
+
+def test_a_comparison_with_a_file_that_cannot_be_read(run, files):
+    """Is told as that file alone would be."""
+    assert run("plan", "serve.toml", "--compare", "nowhere.toml") == (
+        2,
+        "nowhere.toml:1:1: error: does not exist [syntax]\n1 error\n",
+        "",
+    )
