@@ -346,6 +346,13 @@ def _shares(config: Config, count: int) -> list[int]:
                 "parallel", "pipeline_layers",
             )  # fmt: skip
         return list(given)
+    if stages > max(count, 1):
+        raise _refuse(
+            "geometry",
+            f"{stages} pipeline stages are more than the model's {count} layers",
+            f"use at most {count} stages",
+            "parallel", "pipeline",
+        )  # fmt: skip
     shares = [count // stages] * stages
     for i in range(count % stages):
         shares[-2 - i if stages > 1 else -1] += 1

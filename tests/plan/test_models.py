@@ -75,7 +75,7 @@ def test_absurd_numbers_of_layers_are_refused():
     config = {**hf_config("llama-3.1-8b"), "num_hidden_layers": 10**9}
 
     assert refusal(of(config)) == (
-        "model.config has 1000000000 layers, more than 10000 [limit]\n"
+        "model.config.num_hidden_layers says 1000000000 layers, more than 10000 [limit]\n"
         "  hint: the planner reads it from the model's config.json"
     )
 

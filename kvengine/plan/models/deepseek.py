@@ -18,7 +18,7 @@ def deepseek(name: str, text: Text, prefix: str) -> Architecture:
         return dense(name, text, prefix)
     sparse = text.has("index_topk")
     count = text.num_layers
-    drafts = text.integer("num_nextn_predict_layers", default=0)
+    drafts = text.count("num_nextn_predict_layers", default=0)
     leads, follows = (
         Latent(width=text.latent_width, sparse=sparse, leads=x) for x in (True, False)
     )

@@ -25,7 +25,7 @@ def deepseek_v4(name: str, text: Text, prefix: str) -> Architecture:
     """The caches of every layer by its entry in ``compress_ratios``."""
     ratios = text.sequence("compress_ratios") or ()
     count = text.num_layers
-    drafts = text.integer("num_nextn_predict_layers", default=0)
+    drafts = text.count("num_nextn_predict_layers", default=0)
     window = Vector(
         kind="window_mla", state_bytes=_STATE_BYTES, tokens_per_block=64,
         window=text.integer("sliding_window"), alignment=_ALIGNMENT,

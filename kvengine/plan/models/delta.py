@@ -31,7 +31,7 @@ def qwen_delta(name: str, text: Text, prefix: str) -> Architecture:
             return Layer(f"{base}.self_attn.attn", i, cache)
         return Layer(f"{base}.linear_attn", i, state)
 
-    drafts = text.integer("mtp_num_hidden_layers", "num_nextn_predict_layers", default=1)
+    drafts = text.count("mtp_num_hidden_layers", "num_nextn_predict_layers", default=1)
     count = text.num_layers
     return hybrid(
         name,

@@ -66,7 +66,7 @@ def _drafts(text: Text, prefix: str, template: str) -> list[Layer]:
     cache = attention(text)
     return [
         Layer(prefix + template.format(i=first + i), first + i, cache)
-        for i in range(text.integer("num_nextn_predict_layers", default=0))
+        for i in range(text.count("num_nextn_predict_layers", default=0))
     ]
 
 

@@ -13,8 +13,9 @@ from kvengine.config.layers import (
     StateLayers,
     WindowLayers,
 )
+from kvengine.errors import PlanError
 from kvengine.plan.models.architecture import Architecture
-from kvengine.plan.models.text import Text
+from kvengine.plan.models.text import MOST_LAYERS, Text
 from kvengine.plan.specs import Attention, Cache, Latent, Layer, State
 from kvengine.plan.states import Fixed
 
@@ -23,6 +24,13 @@ __all__ = ["described_by_hand"]
 
 def described_by_hand(config: Mapping[str, Any], runs: Sequence[HandLayers]) -> Architecture:
     """The architecture of ``[[model.layers]]``: runs of alike layers, repeated in order."""
+    if sum(run.count for run in runs) > MOST_LAYERS:
+        raise PlanError(
+            "setup",
+            "limit",
+            f"model.layers describes more than {MOST_LAYERS} layers",
+            path=("model", "layers"),
+        )
     layers = tuple(_layers(runs))
     caches = [layer.cache for layer in layers]
     attends = [cache for cache in caches if isinstance(cache, Attention)]
@@ -53,12 +61,12 @@ def _layers(runs: Iterable[HandLayers]) -> Iterable[Layer]:
 
 def _cache(run: HandLayers) -> Cache:
     match run:
-        case FullLayers():
-            return _attention(run)
         case WindowLayers():
             return _attention(run, window=run.window)
         case ChunkedLayers():
             return _attention(run, chunk=run.chunk)
+        case FullLayers():
+            return _attention(run)
         case LatentLayers():
             return Latent(width=run.width)
         case StateLayers():

@@ -134,7 +134,7 @@ def zamba2(name: str, text: Text, prefix: str) -> Architecture:
     cache = Attention(heads=text.kv_heads, head_size=size, head_size_v=size)
     types = text.sequence("layers_block_type") or ()
     hybrids = [i for i, kind in enumerate(types) if kind == "hybrid"]
-    shared = text.integer("num_mem_blocks", default=1)
+    shared = text.count("num_mem_blocks", default=1)
     attends = [
         Layer(f"{prefix}model.attn.{_zamba_slot(j, len(hybrids), shared)}", hybrids[j], cache)
         for block in range(shared)

@@ -40,8 +40,8 @@ def lfm2(name: str, text: Text, prefix: str) -> Architecture:
 
 def longcat(name: str, text: Text, prefix: str) -> Architecture:
     """LongCat-Flash: two latent attentions in every layer."""
-    hidden = text.get("num_hidden_layers")
-    count = int(hidden) // 2 if hidden else text.integer("num_layers")
+    hidden = text.count("num_hidden_layers", default=0)
+    count = hidden // 2 or text.count("num_layers")
     cache = Latent(width=text.latent_width)
     layers = [
         Layer(f"{prefix}model.layers.{i}.self_attn.{j}.attn", i, cache)

@@ -7,7 +7,7 @@ from typing import Any
 
 from kvengine.errors import PlanError, show
 
-__all__ = ["Text"]
+__all__ = ["MOST_LAYERS", "Text"]
 
 _LENGTH_KEYS = (
     "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length",
@@ -21,7 +21,7 @@ _UNSCALED = ("su", "longrope", "llama3", "deepseek_yarn", "deepseek_llama_scalin
 
 
 _MOST = 1 << 40
-_MOST_LAYERS = 10_000
+MOST_LAYERS = 10_000
 
 
 def _unreadable(code: str, message: str) -> PlanError:
@@ -57,6 +57,14 @@ class Text:
         says = f"model.config.{name} must be a whole number up to {_MOST}, not {show(value)}"
         raise _unreadable("type", says)
 
+    def count(self, *names: str, default: int | None = None) -> int:
+        """A number of layers; a PlanError where it is beyond reason."""
+        count = self.integer(*names, default=default)
+        if count > MOST_LAYERS:
+            says = f"model.config.{names[0]} says {count} layers, more than {MOST_LAYERS}"
+            raise _unreadable("limit", says)
+        return count
+
     def has(self, name: str) -> bool:
         """Whether the field is given and not null."""
         return self.get(name) is not None
@@ -79,11 +87,7 @@ class Text:
     @property
     def num_layers(self) -> int:
         """Hidden layers."""
-        count = self.integer("num_hidden_layers", "n_layer", "num_layers", "n_layers")
-        if count > _MOST_LAYERS:
-            says = f"model.config has {count} layers, more than {_MOST_LAYERS}"
-            raise _unreadable("limit", says)
-        return count
+        return self.count("num_hidden_layers", "n_layer", "num_layers", "n_layers")
 
     @property
     def hidden_size(self) -> int:
