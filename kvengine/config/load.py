@@ -102,16 +102,29 @@ def examine(document: Document, *, vllm: str | None = None) -> Checked:
     wanted, release_problems = _release(vllm, data if kind == "engine" else {})
     if kind == "bare":
         problems = check(KVTransferConfig, data, mode="release", release=wanted)
-        problems += check_source(data, release=wanted)
-        return _finish(document, data, wanted, problems, "bare", Migration(data))
+        checked = _finish(document, data, wanted, problems, "bare", Migration(data))
+        return _with_advice(checked, check_source(data, release=wanted), ())
     problems, migration = _judged(data, wanted)
     problems = [*release_problems, *problems]
-    return _finish(document, migration.data, wanted, problems, "engine", migration)
+    checked = _finish(document, migration.data, wanted, problems, "engine", migration)
+    return _with_advice(checked, advice_for(migration.data, wanted), ("kv_transfer",))
 
 
 def judge_engine(data: Mapping[str, Any], wanted: Release) -> list[Problem]:
     """Every problem of an engine document's content; paths start at its root."""
-    return _judged(data, wanted)[0]
+    problems, migration = _judged(data, wanted)
+    return [*problems, *advice_for(migration.data, wanted)]
+
+
+def _with_advice(checked: Checked, advice: list[Problem], base: Path) -> Checked:
+    """The document with what its options say together: it never forbids building a config."""
+    placed = [_placed(problem, checked.document, base) for problem in advice]
+    problems = sorted((*checked.problems, *placed), key=_start)
+    return evolve(checked, problems=tuple(problems))
+
+
+def _start(problem: Problem) -> int:
+    return problem.place.start if problem.place else 0
 
 
 def _judged(data: Mapping[str, Any], wanted: Release) -> tuple[list[Problem], Migration]:
@@ -127,7 +140,7 @@ def _judged(data: Mapping[str, Any], wanted: Release) -> tuple[list[Problem], Mi
             )
     else:
         problems += check(Config, data, mode="strict", release=wanted)
-    return problems + advice_for(migration.data, wanted), migration
+    return problems, migration
 
 
 def _kind(data: Any) -> Kind | None:
@@ -204,7 +217,7 @@ def _finish(
         problems = [*problems, *file_problems]
         whole = None if file_problems else read_in
     placed = [_placed(problem, document, base) for problem in (*document.notes, *problems)]
-    placed.sort(key=lambda problem: problem.place.start if problem.place else 0)
+    placed.sort(key=_start)
     return Checked(document, data, wanted, tuple(placed), migration, whole, mode)
 
 

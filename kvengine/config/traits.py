@@ -65,9 +65,5 @@ def traits_of_config(config: Mapping[str, Any]) -> frozenset[str] | None:
         traits.add("mla")
     if whole.get("index_topk"):
         traits.add("sparse")
-    kind = str(whole.get("model_type", ""))
-    if re.search(r"deepseek_?v4", kind):
-        traits |= {"hybrid", "window", "mixed-blocks"}
-    if re.search(r"step_?5", kind):
-        traits.add("step5")
-    return frozenset(traits)
+    kind = str(whole.get("model_type", "")).replace("_", "-")
+    return frozenset(traits) | (traits_of_name(kind) or frozenset())
