@@ -156,7 +156,7 @@ def test_light_commands_import_nothing_heavy(tmp_path, command):
     assert ran.stdout.splitlines()[-1] == "[]"
 
 
-NAMES = st.sampled_from(["a.toml", "a.json", "a.yaml", "a.sh", "a"])
+NAMES = st.sampled_from(["a.toml", "a.json", "a.yaml", "a.sh", "a.py", "Dockerfile", "a.md", "a"])
 COMMAND = st.sampled_from(
     [
         ("check",),
@@ -166,10 +166,30 @@ COMMAND = st.sampled_from(
         ("migrate",),
         ("plan", "--json"),
         ("plan", "--memory", "1 GiB"),
+        ("plan", "--config", "0", "--compare", "0.28,0.32"),
     ]
 )
 TEXTS = ["schema = 2\n", "schema: 1\n", '{"kv_connector": "x"', "[kv_transfer]\n", "&a", "<<: *a\n"]
 TEXTS += ["kv_role: ", "- ", *"{}[]\0\n'#", "\r\n", "kv_connector = ", "1e999", "\x1b[2J", "\ufeff"]
+TEXTS += [
+    "vllm serve m --kv-transfer-config ",
+    '{"kv_connector": "OffloadingConnector", ',
+    "env:\n",
+]
+TEXTS += [
+    "  args:\n",
+    "kind: Pod\n",
+    "X=1 ",
+    "$X",
+    "${",
+    "<<E\n",
+    "E\n",
+    "\\\n",
+    "8G",
+    "...",
+    ", ",
+    ": ",
+]
 PIECES = st.sampled_from([b"\xff", *(text.encode() for text in TEXTS)])
 
 
