@@ -1,7 +1,8 @@
 """Cost of bookkeeping per chunk, beside vLLM's CPUOffloadingManager and beside a plain dict.
 
 Where vLLM 0.32 is importable (run this with its Python, and this folder's parent on PYTHONPATH),
-both keep books of the same keys in the same process, taking turns. The last table says how the
+both keep books of the same keys in the same process, taking turns. Times are the thread's own, so
+that other load on the machine counts little. The last table says how the
 cost grows from 1e4 to 1e6 chunks, beside what ``dict.get`` of such keys grows.
 
     python benchmarks/bookkeeping.py [--chunks 10000 100000] [--runs 5] [--grow]
@@ -32,9 +33,9 @@ def make_keys(count: int) -> Batches:
 def timed(act: Callable[[], None]) -> float:
     gc.collect()
     gc.disable()
-    started_s = time.perf_counter()
+    started_s = time.thread_time()
     act()
-    took_s = time.perf_counter() - started_s
+    took_s = time.thread_time() - started_s
     gc.enable()
     return took_s
 

@@ -27,21 +27,22 @@ Span = tuple[int, int]
 
 
 class Chunk:
-    """One chunk in host memory. ``place`` has exactly the payload of its group."""
+    """One chunk in host memory.
 
-    __slots__ = ("found", "group", "key", "mark", "num_bytes", "pins", "place", "span")
+    The pool gives it ``place``, exactly its payload; ``mark`` is the policy's.
+    """
 
-    def __init__(
-        self, key: bytes, group: int, num_bytes: int, place: Place, span: Span | None
-    ) -> None:
+    __slots__ = ("found", "key", "mark", "num_bytes", "pins", "place", "span")
+
+    place: Place
+    mark: int
+
+    def __init__(self, key: bytes, num_bytes: int, span: Span | None) -> None:
         self.key = key
-        self.group = group
         self.num_bytes = num_bytes
-        self.place = place
         self.span = span
         self.found = Found.PENDING
         self.pins = 0
-        self.mark = 0
 
 
 @frozen

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Protocol
 
 __all__ = ["POLICIES", "Arc", "Evictable", "Lru", "Policy", "S3Fifo", "make_policy"]
@@ -30,17 +31,16 @@ class Policy(ABC):
     def __init__(self, capacity_bytes: int) -> None:
         self.capacity_bytes = capacity_bytes
 
-    def expect(self, chunk: Evictable) -> None:
+    def expect(self, chunk: Evictable) -> None:  # noqa: B027
         """A chunk is about to be stored; called before victims are asked for."""
-        chunk.mark = 0
 
     @abstractmethod
     def admit(self, chunk: Evictable) -> None:
         """An expected chunk is stored and may leave from now on."""
 
     @abstractmethod
-    def touch(self, chunk: Evictable) -> None:
-        """A chunk was used; nothing happens while it is held."""
+    def touch(self, chunks: Iterable[Evictable]) -> None:
+        """Chunks were used, one after the other; never called with one that is held."""
 
     @abstractmethod
     def hold(self, chunk: Evictable) -> None:
@@ -69,9 +69,10 @@ class Lru(Policy):
     def admit(self, chunk: Evictable) -> None:
         self._order[chunk.key] = chunk
 
-    def touch(self, chunk: Evictable) -> None:
-        if chunk.key in self._order:
-            self._order.move_to_end(chunk.key)
+    def touch(self, chunks: Iterable[Evictable]) -> None:
+        move_to_end = self._order.move_to_end
+        for chunk in chunks:
+            move_to_end(chunk.key)
 
     def hold(self, chunk: Evictable) -> None:
         del self._order[chunk.key]
@@ -103,6 +104,8 @@ class Arc(Policy):
     def expect(self, chunk: Evictable) -> None:
         chunk.mark = _NEW
         once, often = self._left_once, self._left_often
+        if not (once.num_bytes or often.num_bytes):
+            return
         if chunk.key in once.bytes_by_key:
             chunk.mark = _OFTEN
             step = chunk.num_bytes * max(1.0, often.num_bytes / once.num_bytes)
@@ -115,21 +118,30 @@ class Arc(Policy):
             often.drop(chunk.key)
 
     def admit(self, chunk: Evictable) -> None:
+        size = chunk.num_bytes
         if chunk.mark == _OFTEN:
-            self._often.add(chunk)
+            self._often.chunks[chunk.key] = chunk
+            self._often.num_bytes += size
             return
         chunk.mark = _ONCE
-        self._once.add(chunk)
-        self._left_once.shrink_to(self.capacity_bytes - self._once.num_bytes)
-        self._left_often.shrink_to(2 * self.capacity_bytes - self._resident_bytes())
+        once, gone = self._once, self._left_once
+        once.chunks[chunk.key] = chunk
+        once.num_bytes += size
+        if once.num_bytes + gone.num_bytes > self.capacity_bytes:
+            gone.shrink_to(self.capacity_bytes - once.num_bytes)
+        most = 2 * self.capacity_bytes - once.num_bytes - self._often.num_bytes - gone.num_bytes
+        if self._left_often.num_bytes > most:
+            self._left_often.shrink_to(most)
 
-    def touch(self, chunk: Evictable) -> None:
-        if chunk.key in self._often.chunks:
-            self._often.chunks.move_to_end(chunk.key)
-        elif chunk.key in self._once.chunks:
-            self._once.remove(chunk)
-            chunk.mark = _OFTEN
-            self._often.add(chunk)
+    def touch(self, chunks: Iterable[Evictable]) -> None:
+        once, often = self._once, self._often
+        for chunk in chunks:
+            if chunk.mark == _OFTEN:
+                often.chunks.move_to_end(chunk.key)
+            else:
+                once.remove(chunk)
+                chunk.mark = _OFTEN
+                often.add(chunk)
 
     def hold(self, chunk: Evictable) -> None:
         (self._once if chunk.mark == _ONCE else self._often).remove(chunk)
@@ -139,19 +151,17 @@ class Arc(Policy):
         self._often.add(chunk)
 
     def victim(self) -> Evictable | None:
-        once, often = self._once, self._often
-        if once.chunks and (once.num_bytes > self.once_target_bytes or not often.chunks):
-            chunk = once.pop()
-            self._left_once.add(chunk)
-            return chunk
-        if often.chunks:
-            chunk = often.pop()
-            self._left_often.add(chunk)
-            return chunk
-        return None
-
-    def _resident_bytes(self) -> int:
-        return self._once.num_bytes + self._often.num_bytes + self._left_once.num_bytes
+        lane, gone = self._once, self._left_once
+        if not lane.chunks or (lane.num_bytes <= self.once_target_bytes and self._often.chunks):
+            lane, gone = self._often, self._left_often
+            if not lane.chunks:
+                return None
+        key, chunk = lane.chunks.popitem(last=False)
+        size = chunk.num_bytes
+        lane.num_bytes -= size
+        gone.bytes_by_key[key] = size
+        gone.num_bytes += size
+        return chunk
 
 
 _IN_MAIN = 4
@@ -178,15 +188,16 @@ class S3Fifo(Policy):
     def admit(self, chunk: Evictable) -> None:
         (self._main if chunk.mark & _IN_MAIN else self._small).add(chunk)
 
-    def touch(self, chunk: Evictable) -> None:
-        if chunk.mark & _USES < _USES:
-            chunk.mark += 1
+    def touch(self, chunks: Iterable[Evictable]) -> None:
+        for chunk in chunks:
+            if chunk.mark & _USES < _USES:
+                chunk.mark += 1
 
     def hold(self, chunk: Evictable) -> None:
         (self._main if chunk.mark & _IN_MAIN else self._small).remove(chunk)
 
     def release(self, chunk: Evictable) -> None:
-        self.touch(chunk)
+        self.touch((chunk,))
         self.admit(chunk)
 
     def victim(self) -> Evictable | None:

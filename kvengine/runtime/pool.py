@@ -45,6 +45,7 @@ class HostPool:
         self._policy = make_policy(policy, self.places.capacity_bytes)
         self._admission = Admission(store_threshold, threshold_memory)
         self._chunks: dict[bytes, Chunk] = {}
+        self._any_parts = False
         self._group_of = {
             group.to_bytes(4, "big"): (group, size) for group, size in enumerate(chunk_bytes)
         }
@@ -105,11 +106,14 @@ class HostPool:
 
     def touch(self, keys: Sequence[bytes]) -> None:
         """The chunks of a prefix were used; unknown ones and those on their way are passed over."""
-        get, touch = self._chunks.get, self._policy.touch
-        for key in reversed(keys):
-            chunk = get(key)
-            if chunk is not None and not chunk.pins and chunk.found is _HIT:
-                touch(chunk)
+        get = self._chunks.get
+        self._policy.touch(
+            [
+                chunk
+                for key in reversed(keys)
+                if (chunk := get(key)) is not None and not chunk.pins and chunk.found is _HIT
+            ]
+        )
 
     def prepare_store(
         self,
@@ -126,11 +130,25 @@ class HostPool:
         """
         out = Prepared([], [], [], [], [])
         keys = list(keys)
+        if spans is not None or self._any_parts:
+            self._any_parts = True
+            self._replace_parts(keys, spans)
         held: list[Chunk] | None = None
         chunks, take, expect = self._chunks, self.places.take, self._policy.expect
-        for chunk in self._wanted(keys, spans, admit_all or self._admission.open, out):
+        group_of = self._group_of
+        admits = None if admit_all or self._admission.open else self._admission.admits
+        for index, key in enumerate(keys):
+            present = chunks.get(key)
+            if present is not None:
+                (out.refused if present.found is _MISS else out.present).append(key)
+                continue
+            size = (group_of.get(key[-4:]) or self.shape_of(key))[1]
+            if admits is not None and not admits(key):
+                self._not_admitted += 1
+                out.refused.append(key)
+                continue
+            chunk = Chunk(key, size, None if spans is None else spans[index])
             expect(chunk)
-            size = chunk.num_bytes
             place = take(size)
             if place is None:
                 if held is None:
@@ -138,16 +156,16 @@ class HostPool:
                 place = self._make_room(size, out.evicted)
                 if place is None:
                     self._no_room += 1
-                    out.refused.append(chunk.key)
+                    out.refused.append(key)
                     continue
             chunk.place = place
-            chunks[chunk.key] = chunk
+            chunks[key] = chunk
             self._pending_bytes += size
-            out.keys.append(chunk.key)
+            out.keys.append(key)
             out.places.append(place)
         for chunk in held or ():
             self._policy.release(chunk)
-        if out.evicted:
+        if out.evicted and len(out.keys) > 1:
             self._straighten(out)
         return out
 
@@ -301,40 +319,14 @@ class HostPool:
         runs = sorted(run for chunk in chunks for run in chunk.place)
         assert all(a + n <= b for (a, n), (b, _) in itertools.pairwise(runs))
 
-    def _wanted(
-        self,
-        keys: Iterable[bytes],
-        spans: Sequence[Span | None] | None,
-        admit_all: bool,
-        out: Prepared,
-    ) -> list[Chunk]:
-        """Chunks to find places for; sorts the other keys into ``out``."""
-        wanted: dict[bytes, Chunk] = {}
-        get, group_of = self._chunks.get, self._group_of
+    def _replace_parts(self, keys: Sequence[bytes], spans: Sequence[Span | None] | None) -> None:
+        """Drop chunks held in part for which other blocks are offered, unless they are in use."""
         for index, key in enumerate(keys):
-            span = None if spans is None else spans[index]
-            present = get(key)
-            if present is not None:
-                if not self._makes_way(present, span):
-                    (out.refused if present.found is _MISS else out.present).append(key)
-                    continue
-                self._drop(present)
-            elif key in wanted:
-                out.present.append(key)
+            chunk = self._chunks.get(key)
+            if chunk is None or chunk.span is None or chunk.pins or chunk.found is not _HIT:
                 continue
-            group, size = group_of.get(key[-4:]) or self.shape_of(key)
-            if admit_all or self._admission.admits(key):
-                wanted[key] = Chunk(key, group, size, (), span)
-            else:
-                self._not_admitted += 1
-                out.refused.append(key)
-        return list(wanted.values())
-
-    def _makes_way(self, chunk: Chunk, span: Span | None) -> bool:
-        """Whether a chunk held in part is replaced for other blocks of the same chunk."""
-        if chunk.span is None or chunk.pins or chunk.found is not _HIT:
-            return False
-        return not covers(chunk, span)
+            if not covers(chunk, None if spans is None else spans[index]):
+                self._drop(chunk)
 
     def _hold_all(self, keys: Iterable[bytes]) -> list[Chunk]:
         held = [
@@ -353,12 +345,14 @@ class HostPool:
         while (chunk := self._policy.victim()) is not None:
             assert isinstance(chunk, Chunk)
             evicted.append(chunk.key)
-            self._count_out(chunk)
+            freed = chunk.num_bytes
+            self._resident_bytes -= freed
+            self._resident_chunks -= 1
             self._evictions += 1
             del self._chunks[chunk.key]
-            if chunk.num_bytes == size and len(chunk.place) == 1:
+            if freed == size and len(chunk.place) == 1:
                 return chunk.place
-            self.places.give(chunk.place, chunk.num_bytes)
+            self.places.give(chunk.place, freed)
             place = self.places.take(size)
             if place is not None:
                 return place

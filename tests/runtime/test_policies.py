@@ -46,7 +46,7 @@ class AgainstTheSlowModel(RuleBasedStateMachine):
     @precondition(lambda self: self.free)
     def touch(self, data):
         key = data.draw(st.sampled_from(sorted(self.free)))
-        self.policy.touch(self.free[key])
+        self.policy.touch([self.free[key]])
         self.model.touch(key)
 
     @rule(data=st.data())
@@ -106,8 +106,7 @@ def test_a_scan_does_not_push_out_what_is_used_often(name):
         policy = make_policy(each, 100)
         used = fill(policy, range(50))
         for _ in range(3):
-            for thing in used:
-                policy.touch(thing)
+            policy.touch(used)
         gone = set()
         for number in range(1000, 2000):
             while number >= 1050 and (victim := policy.victim()):
