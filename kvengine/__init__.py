@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from kvengine.errors import ConfigError, DocumentError, KVEngineError, PlanError, Problem
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from kvengine.config.engine import Config
     from kvengine.config.load import load
+    from kvengine.errors import ConfigError, DocumentError, KVEngineError, PlanError, Problem
     from kvengine.plan.make import make_plan
     from kvengine.plan.plan import Plan
 
@@ -29,6 +29,11 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Config": "kvengine.config.engine",
+    "ConfigError": "kvengine.errors",
+    "DocumentError": "kvengine.errors",
+    "KVEngineError": "kvengine.errors",
+    "PlanError": "kvengine.errors",
+    "Problem": "kvengine.errors",
     "Plan": "kvengine.plan.plan",
     "load": "kvengine.config.load",
     "make_plan": "kvengine.plan.make",
