@@ -23,6 +23,7 @@ __all__ = ["Mode", "object_schema"]
 Json = dict[str, Any]
 
 _MANY = 3
+_BRANCHES = ("if", "then", "else", "not")
 _SWITCH_TEXT = r"^([Tt][Rr][Uu][Ee]|[Ff][Aa][Ll][Ss][Ee])$"
 
 
@@ -44,7 +45,24 @@ def object_schema(
     writer.share()
     if writer.definitions:
         schema["definitions"] = dict(sorted(writer.definitions.items()))
+    _complete(schema)
     return schema
+
+
+def _complete(schema: Json) -> None:
+    """Name every required key among the properties: ajv's strict mode asks for that."""
+    for key in schema.get("required", ()):
+        schema.setdefault("properties", {}).setdefault(key, {})
+    for name in ("properties", "patternProperties", "definitions", "dependencies"):
+        for part in schema.get(name, {}).values():
+            if isinstance(part, dict):
+                _complete(part)
+    for name in ("items", "contains", "additionalProperties", "propertyNames", *_BRANCHES):
+        if isinstance(schema.get(name), dict):
+            _complete(schema[name])
+    for name in ("allOf", "anyOf", "oneOf"):
+        for part in schema.get(name, ()):
+            _complete(part)
 
 
 @define
@@ -154,7 +172,7 @@ class _Writer:
                 yield self.shared(name, partial(self.choices, variant, field))
 
     def choices(self, variant: Variant, field: Field) -> Json:
-        return {"allOf": [*self.branches(variant, field)]}
+        return {"type": "object", "allOf": [*self.branches(variant, field)]}
 
     def branches(self, variant: Variant, field: Field) -> Iterator[Json]:
         tag, opened = variant.tag, variant.open_with
@@ -209,9 +227,9 @@ class _Writer:
             if variant.default not in names:
                 condition["required"] = [tag]
             branches.append({"if": condition, "then": self.reference(chosen)})
-            for field in filter(self.spelled, fields_of(chosen).values()):
-                if variant.listed or field.name == tag:
-                    keys.setdefault(field.name, {"description": _describe(field)})
+            field = fields_of(chosen).get(tag)
+            if field is not None:
+                keys.setdefault(tag, {"description": _describe(field)})
         known = [name for names in self.named(variant).values() for name in names]
         other: Json = {"properties": {tag: {"not": {"enum": known}}}}
         if variant.default is not None:
@@ -306,7 +324,7 @@ def _keys(family: Variant) -> Json:
     """Every key of a family of tables: another's passes with a warning, which no schema knows."""
     words = "|".join(re.escape(key) for key in sorted(keys_of(family)))
     patterns: Json = {f"^({words})$": {}, **{pattern: {} for pattern in patterns_of(family)}}
-    return {"patternProperties": patterns, "additionalProperties": False}
+    return {"type": "object", "patternProperties": patterns, "additionalProperties": False}
 
 
 def _or_null(schema: Json) -> Json:
@@ -325,7 +343,7 @@ def _names(schema: Json) -> set[str]:
     found = {*schema.get("required", ())} | {*schema.get("properties", {})}
     for key, then in schema.get("dependencies", {}).items():
         found |= {key} | _names(then)
-    for part in ("if", "then", "not"):
+    for part in _BRANCHES:
         found |= _names(schema[part]) if part in schema else set()
     return found
 

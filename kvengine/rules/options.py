@@ -59,8 +59,7 @@ class Variant:
     With ``closed`` a value that is none of ours and comes without ``open_with`` is refused.
     ``outside`` are classes that only the user's module holds, by the value of ``open_with``.
     ``kind`` is what messages call the thing that the tag names, ``code`` that of the problem of
-    an unknown one, ``origin`` whose it is, if not vLLM's. Unless ``listed``, the table's
-    own properties name the tag only, and editors offer the keys of the chosen class.
+    an unknown one, ``origin`` whose it is, if not vLLM's.
     """
 
     tag: str
@@ -75,7 +74,6 @@ class Variant:
     kind: str = "kind"
     code: str = "choice"
     origin: str = ""
-    listed: bool = True
 
     def choose(self, holder: Mapping[str, Any]) -> type:
         """The class for a table whose tag stands, or would stand, in ``holder``."""

@@ -238,9 +238,9 @@ class Elsewhere:
                 yield Problem("misplaced", (name,), says, self.because, fix=fix)
 
     def as_schema(self, nullable: Set[str]) -> list[dict[str, Any]]:
-        """None of the keys, each marked on its own line."""
-        message = f"belongs to {self.home}"
-        return [{"properties": {n: {"not": {}, "errorMessage": message} for n in self.names}}]
+        """None of the keys; as names, for an editor would offer properties."""
+        refused = {"enum": [*self.names]}
+        return [{"propertyNames": {"not": refused, "errorMessage": f"belongs to {self.home}"}}]
 
     def as_sentence(self) -> str:
         """The relation for the reference page."""

@@ -58,7 +58,6 @@ class OtherTier(Entry):
         open_with="module_path",
         closed=True,
         kind="tier",
-        listed=False,
     )
 )
 @frozen(kw_only=True, slots=False)
@@ -83,7 +82,6 @@ class _NoTier:
         closed=True,
         kind="tier",
         origin="kvengine",
-        listed=False,
     )
 )
 @frozen(kw_only=True, slots=False)

@@ -180,15 +180,15 @@ class DetectorNamed:
         unnamed_top = {"properties": {_TOP: {"not": names}}}
         filled_top = {"type": "object", "minProperties": 1, "not": {"required": [_CLS]}}
         named_tier = {"type": "object", "properties": {_TOP: names}, "required": [_TOP]}
-        tier = {"if": {"type": "object"}, "then": {"properties": {_TOP: names}}}
+        tier = {"if": {"type": "object"}, "then": {"type": "object", "properties": {_TOP: names}}}
         return [
             {
                 "if": unnamed_top,
-                "then": {"properties": {_TIERS: {"items": tier}}},
+                "then": {"properties": {_TIERS: {"type": "array", "items": tier}}},
             },
             {
                 "if": {"properties": {_TOP: filled_top}, "required": [_TOP]},
-                "then": {"properties": {_TIERS: {"items": named_tier}}},
+                "then": {"properties": {_TIERS: {"type": "array", "items": named_tier}}},
             },
         ]
 
