@@ -51,7 +51,7 @@ class Places:
         self.unit_bytes = unit_bytes_for(chunk_bytes)
         self.num_units = budget_bytes // self.unit_bytes
         self.units_of = {size: ceil_div(size, self.unit_bytes) for size in chunk_bytes}
-        self._free_units = self.num_units
+        self.free_bytes = self.num_units * self.unit_bytes  # not given out, whole units
         # Whole places that came free, by payload: the next chunk of that size takes one as it is.
         self._whole: dict[int, list[Place]] = {size: [] for size in chunk_bytes}
         self._runs = _Runs()
@@ -62,25 +62,20 @@ class Places:
         """Bytes that can be given out, in whole units."""
         return self.num_units * self.unit_bytes
 
-    @property
-    def free_bytes(self) -> int:
-        """Bytes not given out, in whole units."""
-        return self._free_units * self.unit_bytes
-
     def occupied_bytes(self, chunk_bytes: int) -> int:
         """What a chunk takes: its payload, rounded up to whole units."""
         return self.units_of[chunk_bytes] * self.unit_bytes
 
     def fits(self, chunk_bytes: int) -> bool:
         """Whether ``take`` would succeed."""
-        return self.units_of[chunk_bytes] <= self._free_units
+        return self.occupied_bytes(chunk_bytes) <= self.free_bytes
 
     def take(self, chunk_bytes: int) -> Place | None:
         """A place for a chunk, or None when fewer units are free than it needs."""
         units = self.units_of[chunk_bytes]
-        if units > self._free_units:
+        if units * self.unit_bytes > self.free_bytes:
             return None
-        self._free_units -= units
+        self.free_bytes -= units * self.unit_bytes
         whole = self._whole[chunk_bytes]
         if whole:
             return whole.pop()
@@ -97,7 +92,7 @@ class Places:
 
     def give(self, place: Place, chunk_bytes: int) -> None:
         """Take a place back that ``take(chunk_bytes)`` gave."""
-        self._free_units += self.units_of[chunk_bytes]
+        self.free_bytes += self.units_of[chunk_bytes] * self.unit_bytes
         if len(place) == 1:
             self._whole[chunk_bytes].append(place)
         else:
@@ -107,7 +102,7 @@ class Places:
         """Assert that the free units are counted right and that no two free runs touch."""
         kept = sum(self.units_of[size] * len(places) for size, places in self._whole.items())
         unused = self.num_units - self._first_unused
-        assert kept + self._runs.num_units + unused == self._free_units
+        assert (kept + self._runs.num_units + unused) * self.unit_bytes == self.free_bytes
         self._runs.check()
 
     def _break_one(self) -> None:

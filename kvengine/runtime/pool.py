@@ -134,8 +134,9 @@ class HostPool:
             self._any_parts = True
             self._replace_parts(keys, spans)
         held: list[Chunk] | None = None
-        chunks, take, expect = self._chunks, self.places.take, self._policy.expect
-        group_of = self._group_of
+        made: list[Chunk] = []
+        chunks, places, expect = self._chunks, self.places, self._policy.expect
+        group_of, occupied = self._group_of, self._occupied
         admits = None if admit_all or self._admission.open else self._admission.admits
         for index, key in enumerate(keys):
             present = chunks.get(key)
@@ -149,24 +150,26 @@ class HostPool:
                 continue
             chunk = Chunk(key, size, None if spans is None else spans[index])
             expect(chunk)
-            place = take(size)
-            if place is None:
+            if occupied[size] <= places.free_bytes:
+                place = places.take(size)
+            else:
                 if held is None:
                     held = self._hold_all(keys)
                 place = self._make_room(size, out.evicted)
-                if place is None:
-                    self._no_room += 1
-                    out.refused.append(key)
-                    continue
+            if place is None:
+                self._no_room += 1
+                out.refused.append(key)
+                continue
             chunk.place = place
             chunks[key] = chunk
-            self._pending_bytes += size
-            out.keys.append(key)
-            out.places.append(place)
+            made.append(chunk)
         for chunk in held or ():
             self._policy.release(chunk)
-        if out.evicted and len(out.keys) > 1:
-            self._straighten(out)
+        if out.evicted:
+            _straighten(made)
+        self._pending_bytes += sum([chunk.num_bytes for chunk in made])
+        out.keys.extend([chunk.key for chunk in made])
+        out.places.extend([chunk.place for chunk in made])
         return out
 
     def complete_store(
@@ -177,13 +180,14 @@ class HostPool:
         With ``pin`` the writer keeps their places until ``complete_load``.
         """
         chunks, admit = self._chunks, self._policy.admit
+        ended_bytes = stored_bytes = stored = 0
         for key in reversed(keys):
             chunk = chunks[key]
-            self._pending_bytes -= chunk.num_bytes
+            ended_bytes += chunk.num_bytes
             if success and chunk.found is _PENDING:
                 chunk.found = _HIT
-                self._resident_bytes += chunk.num_bytes
-                self._resident_chunks += 1
+                stored_bytes += chunk.num_bytes
+                stored += 1
                 if not pin:
                     admit(chunk)
             elif not pin:
@@ -192,6 +196,9 @@ class HostPool:
                 chunk.pins = 1
                 self._pinned_chunks += 1
                 self._pinned_bytes += chunk.num_bytes
+        self._pending_bytes -= ended_bytes
+        self._resident_bytes += stored_bytes
+        self._resident_chunks += stored
         if success:
             self._stores += len(keys)
         else:
@@ -358,14 +365,6 @@ class HostPool:
                 return place
         return None
 
-    def _straighten(self, out: Prepared) -> None:
-        """Hand places that came free out in the order of addresses: neighbours move as one."""
-        chunks = [self._chunks[key] for key in out.keys]
-        if len({chunk.num_bytes for chunk in chunks}) == 1:
-            out.places.sort()
-            for chunk, place in zip(chunks, out.places, strict=True):
-                chunk.place = place
-
     def _evict(self, chunk: Chunk) -> None:
         self._count_out(chunk)
         self._evictions += 1
@@ -386,6 +385,16 @@ class HostPool:
     def _give_back(self, chunk: Chunk) -> None:
         del self._chunks[chunk.key]
         self.places.give(chunk.place, chunk.num_bytes)
+
+
+def _straighten(chunks: Sequence[Chunk]) -> None:
+    """Hand places that came free out in the order of addresses: neighbours then move as one."""
+    size = chunks[0].num_bytes if chunks else 0
+    places = [chunk.place for chunk in chunks if chunk.num_bytes == size]
+    if len(places) == len(chunks):
+        places.sort()
+        for chunk, place in zip(chunks, places, strict=True):
+            chunk.place = place
 
 
 def agree(budgets_bytes: Iterable[int]) -> int:
