@@ -21,6 +21,8 @@ from kvengine.integrations.vllm import KVEngineOffloadingSpec
 from kvengine.integrations.vllm.versions import installed_release
 
 BLOCKS, RANKS, PER_CHUNK = 16, 2, 2
+GROUPS = {field.name for field in dataclasses.fields(configs.OffloadingGroupConfig)}
+CONFIG = {field.name for field in dataclasses.fields(configs.OffloadingConfig)}
 PAGES = ((512, 512, 512), (512, 512))
 """Bytes per page of each layer, per group; the last tensor belongs to the first group only."""
 
@@ -34,9 +36,11 @@ def main() -> None:
     failed_store_is_a_miss(manager, workers, called)
     reset_forgets(manager, called)
     extras(scheduler, manager, called)
-    for worker in workers:
-        worker.shutdown()
-    manager.shutdown()
+    end(manager, workers)
+    if "group_id" in GROUPS:
+        numbers_with_gaps(called)
+    if "replicated_layout" in CONFIG:
+        replicated_ranks_store_once(called)
     print(json.dumps({"release": installed_release(), "called": called}))
 
 
@@ -46,13 +50,21 @@ def filled(cls: type, **values: Any) -> Any:
     return cls(**{name: value for name, value in values.items() if name in known})
 
 
-def make_spec(rank: int) -> Any:
+def end(manager: Any, workers: Any) -> None:
+    for worker in workers:
+        worker.shutdown()
+    manager.shutdown()
+
+
+def make_spec(
+    rank: int, name: str = "lifecycle", *, ids: tuple[int, ...] = (0, 1), replicated: bool = False
+) -> Any:
     groups = tuple(
         filled(
             configs.OffloadingGroupConfig,
             tokens_per_block=16,
             layer_names=tuple(f"layers.{group}.{i}" for i in range(len(pages))),
-            group_id=group,
+            group_id=ids[group],
         )
         for group, pages in enumerate(PAGES)
     )
@@ -82,7 +94,8 @@ def make_spec(rank: int) -> Any:
             worker_kv_bytes_per_block=sum(PAGES[0]),
             enable_kv_cache_events=True,
             extra_config=extra,
-            engine_id=f"lifecycle-{installed_release()}",
+            engine_id=f"{name}-{installed_release()}",
+            replicated_layout=replicated,
             model=configs.OffloadingModelConfig(name="a-model", dtype="bfloat16"),
             cache=configs.OffloadingCacheConfig(tokens_per_hash=16, blocks_per_chunk=PER_CHUNK),
             parallel=parallel,
@@ -90,7 +103,7 @@ def make_spec(rank: int) -> Any:
     )
 
 
-def make_worker(rank: int) -> tuple[Any, list[torch.Tensor]]:
+def make_worker(rank: int, *name: str, **more: Any) -> tuple[Any, list[torch.Tensor]]:
     torch.manual_seed(rank)
     tensors = [torch.randint(-128, 127, (BLOCKS, size), dtype=torch.int8) for size in PAGES[0]]
     caches = base.CanonicalKVCaches(
@@ -99,7 +112,7 @@ def make_worker(rank: int) -> tuple[Any, list[torch.Tensor]]:
             [base.CanonicalKVCacheRef(i, size) for i, size in enumerate(pages)] for pages in PAGES
         ],
     )
-    return make_spec(rank).get_worker(caches), tensors
+    return make_spec(rank, *name, **more).get_worker(caches), tensors
 
 
 def store_and_load(manager: Any, workers: Any, caches: Any, called: list[str]) -> None:
@@ -156,6 +169,49 @@ def reset_forgets(manager: Any, called: list[str]) -> None:
     key = base.make_offload_key(bytes([0]) * 32, 0)
     assert manager.lookup(key, request) is base.LookupResult.MISS
     called.append("reset")
+
+
+def numbers_with_gaps(called: list[str]) -> None:
+    """Groups 2 and 7 of the model are offloaded: keys say so, groups are counted from 0."""
+    more = {"ids": (2, 7)}
+    workers, _ = zip(*(make_worker(rank, "gaps", **more) for rank in range(RANKS)), strict=True)
+    manager = make_spec(0, "gaps", **more).get_manager()
+    request = base.ReqContext(req_id="e")
+    keys = [base.make_offload_key(b"k" * 32, group) for group in (2, 7)]
+    order = manager.prepare_store(keys, request)
+    assert order.keys_to_store == keys
+    blocks = base.GPULoadStoreSpec([1, 2, 3, 4], [2, 2], [0, 0])
+    run(workers, 1, blocks, order.store_spec, stores=True)
+    manager.complete_store(keys, request)
+    assert all(manager.lookup(key, request) is base.LookupResult.HIT for key in keys)
+    assert [key for event in manager.take_events() for key in event.keys] == keys
+    called.append("numbers with gaps")
+    end(manager, workers)
+
+
+def replicated_ranks_store_once(called: list[str]) -> None:
+    """Rank 0 stores for all, host memory holds its bytes once, and every rank loads them."""
+    more = {"replicated": True}
+    workers, caches = zip(
+        *(make_worker(rank, "replicated", **more) for rank in range(RANKS)), strict=True
+    )
+    spec = make_spec(0, "replicated", **more)
+    manager = spec.get_manager()
+    assert spec.replicated_layout
+    request = base.ReqContext(req_id="f")
+    key = base.make_offload_key(b"k" * 32, 0)
+    order = manager.prepare_store([key], request)
+    run(workers, 1, base.GPULoadStoreSpec([1, 2], [2, 0], [0, 0]), order.store_spec, stores=True)
+    manager.complete_store([key], request)
+    assert manager.ledger.counts["stored_bytes"] == PER_CHUNK * sum(PAGES[0])
+    assert manager.lookup(key, request) is base.LookupResult.HIT
+    load = manager.prepare_load([key], request)
+    run(workers, 2, load, base.GPULoadStoreSpec([8, 9], [2, 0], [0, 0]), stores=False)
+    manager.complete_load([key], request)
+    for tensors in caches:
+        assert all(torch.equal(t[8:10], caches[0][i][1:3]) for i, t in enumerate(tensors))
+    called.append("replicated")
+    end(manager, workers)
 
 
 def extras(spec: Any, manager: Any, called: list[str]) -> None:

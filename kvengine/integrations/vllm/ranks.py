@@ -7,7 +7,6 @@ from typing import Any
 
 from vllm.v1.kv_offload.base import OffloadingWorker, TransferResult
 
-from kvengine.integrations.vllm.memory import RegionMemory
 from kvengine.integrations.vllm.region import Region
 from kvengine.integrations.vllm.worker import Transfers
 
@@ -19,11 +18,8 @@ _log = logging.getLogger(__name__)
 class KVEngineOffloadingWorker(OffloadingWorker):  # type: ignore[misc]
     """Copies of one rank. A store that fails becomes a miss; a load that fails is said so."""
 
-    def __init__(
-        self, transfers: Transfers, memory: RegionMemory, region: Region, *, writes: bool
-    ) -> None:
+    def __init__(self, transfers: Transfers, region: Region, *, writes: bool) -> None:
         self._transfers = transfers
-        self._memory = memory
         self._region = region
         self._writes = writes
         self._skipped: list[int] = []
@@ -68,5 +64,4 @@ class KVEngineOffloadingWorker(OffloadingWorker):  # type: ignore[misc]
     def shutdown(self) -> None:
         """Finish what is queued, and give the memory back."""
         self._transfers.close()
-        self._memory.release()
         self._region.close()

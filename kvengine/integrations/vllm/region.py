@@ -174,7 +174,7 @@ def shared_folder() -> Path:
 
 def sweep(folder: Path) -> None:
     """Remove regions that no process has open any more."""
-    for path in folder.glob(f"{_PREFIX}*"):
+    for path in folder.glob(f"{_PREFIX}*{_SUFFIX}*"):
         with contextlib.suppress(OSError), _opened(path) as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             path.unlink()

@@ -147,15 +147,13 @@ class KVEngineOffloadingSpec(OffloadingSpec):  # type: ignore[misc]
             note = take_note(engine, model.name, model.dtype, self._version, kinds)
             region.write_note(note.text())
         region.register(rank, [size * self.blocks_per_chunk if writes else 0 for size in row_bytes])
-        device = kv_caches.tensors[0].tensor.device
-        memory = RegionMemory(region, device)
         geometry = Geometry(
             self.blocks_per_chunk, row_bytes, lambda: _starts(region, 0 if replicated else rank)
         )
-        mover = make_mover(_all_present(rows), memory)
+        mover = make_mover(_all_present(rows), RegionMemory(region))
         board = Board(region.marks, region.world_size)
         transfers = Transfers(mover, geometry, board, rank)
-        return KVEngineOffloadingWorker(transfers, memory, region, writes=writes)
+        return KVEngineOffloadingWorker(transfers, region, writes=writes)
 
     def _join(self) -> Region:
         return Region.open(

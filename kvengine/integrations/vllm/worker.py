@@ -1,9 +1,10 @@
 """A rank's side: copies between vLLM's cache and the shared region, beside the forward pass.
 
-One thread moves, loads before stores. A job waits for an earlier one that has a place in common
-with it, which happens only after a reset of the cache. vLLM's connector ends the engine when a job
-fails, so a store that fails is reported as finished to vLLM and as failed on the shared board:
-the scheduler turns its chunks into misses. A load was promised and has no such way out.
+One thread loads and one stores, so that no request waits for a store. A job waits for an earlier
+one of the other thread that has a place in common with it, which happens only after a reset of the
+cache. vLLM's connector ends the engine when a job fails, so a store that fails is reported as
+finished to vLLM and as failed on the shared board: the scheduler turns its chunks into misses. A
+load was promised and has no such way out.
 """
 
 from __future__ import annotations
@@ -112,25 +113,30 @@ class _Task:
 
 
 class Transfers:
-    """The queue and the thread of one rank. ``finished`` and ``wait`` are for its owner."""
+    """The queues and threads of one rank. ``finished`` and ``wait`` are for its owner."""
 
     def __init__(self, mover: Mover, geometry: Geometry, board: Board, rank: int) -> None:
         self._mover = mover
         self._geometry = geometry
         self._board = board
         self._rank = rank
-        self._loads: deque[_Task] = deque()
-        self._stores: deque[_Task] = deque()
+        self._queues: dict[bool, deque[_Task]] = {False: deque(), True: deque()}
+        """Waiting loads and stores."""
         self._open: dict[int, _Task] = {}
+        """Every job that is waiting or running."""
         self._results: list[Result] = []
         self._closing = False
-        self._started = threading.Event()
         self._changed = threading.Condition()
-        self._thread = threading.Thread(target=self._work, name="kvengine-moves", daemon=True)
+        self._started = threading.Barrier(3)
+        self._threads = [
+            threading.Thread(target=self._work, args=(stores,), name=name, daemon=True)
+            for stores, name in ((False, "kvengine-loads"), (True, "kvengine-stores"))
+        ]
         intra_op = torch.get_num_threads()
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
         self._started.wait()
-        torch.set_num_threads(intra_op)  # what the thread wished for itself alone
+        torch.set_num_threads(intra_op)  # what the threads wished for themselves alone
 
     def submit(
         self,
@@ -152,7 +158,7 @@ class Transfers:
         task = _Task(job, ticket, stores, moves, starts, self._mover.fence())
         with self._changed:
             self._open[job] = task
-            queue = self._stores if stores else self._loads
+            queue = self._queues[stores]
             (queue.appendleft if first else queue.append)(task)
             self._changed.notify_all()
 
@@ -169,17 +175,18 @@ class Transfers:
             self._changed.wait_for(lambda: not wanted & self._open.keys())
 
     def close(self) -> None:
-        """Finish what is queued, and end the thread."""
+        """Finish what is queued, and end the threads."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
         self._mover.close()
 
-    def _work(self) -> None:
+    def _work(self, stores: bool) -> None:
         torch.set_num_threads(1)
-        self._started.set()
-        while (task := self._next()) is not None:
+        self._started.wait()
+        while (task := self._next(stores)) is not None:
             result, mark = self._run(task)
             self._board.set(self._rank, task.ticket, mark)
             with self._changed:
@@ -187,20 +194,24 @@ class Transfers:
                 self._results.append(result)
                 self._changed.notify_all()
 
-    def _next(self) -> _Task | None:
+    def _next(self, stores: bool) -> _Task | None:
+        queue = self._queues[stores]
         with self._changed:
             while True:
-                for queue, others in ((self._loads, self._stores), (self._stores, self._loads)):
-                    if queue and not self._behind(queue[0], others):
-                        return queue.popleft()
-                if self._closing and not (self._loads or self._stores):
+                if queue and not self._behind_another(queue[0]):
+                    return queue.popleft()
+                if self._closing and not queue:
                     return None
                 self._changed.wait()
 
-    @staticmethod
-    def _behind(task: _Task, others: Iterable[_Task]) -> bool:
-        """Whether an earlier task of the other direction has a place in common."""
-        return any(other.job < task.job and other.starts & task.starts for other in others)
+    def _behind_another(self, task: _Task) -> bool:
+        """Whether an earlier job of the other direction has a place in common."""
+        return any(
+            other.stores is not task.stores
+            and other.job < task.job
+            and not other.starts.isdisjoint(task.starts)
+            for other in self._open.values()
+        )
 
     def _run(self, task: _Task) -> tuple[Result, Mark]:
         move = self._mover.store if task.stores else self._mover.load

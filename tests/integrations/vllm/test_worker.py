@@ -128,48 +128,63 @@ def test_a_load_that_fails_is_told(rank):
 
 
 class Recorder(Mover):
-    """Waits for a sign, and notes what it is asked to do."""
+    """Stores wait for a sign; notes what is done."""
 
     def __init__(self):
         self.done = []
-        self.entered = threading.Event()
         self.go = threading.Event()
 
     def store(self, moves, fence=None):
-        self.entered.set()
         self.go.wait(10)
         self.done.append(("store", moves[0].place[0][0]))
 
     def load(self, moves, fence=None):
-        self.go.wait(10)
         self.done.append(("load", moves[0].place[0][0]))
 
 
-def ordered(jobs):
-    mover = Recorder()
-    transfers = Transfers(
-        mover, geometry(rows=(ROW,), starts=(0,)), Board(memoryview(bytearray(64)), 2), 0
-    )
-    for job, (stores, start, first) in enumerate(jobs):
-        transfers.submit(
-            job, job, [((start, 128),)], gpu([1], [1], [0]), stores=stores, first=first
-        )
-        mover.entered.wait(10)
+@pytest.fixture
+def slow():
+    mover, board = Recorder(), Board(memoryview(bytearray(64)), 2)
+    transfers = Transfers(mover, geometry(rows=(ROW,), starts=(0,)), board, 0)
+
+    def submit(job, start, *, stores, first=False):
+        place = [((start, 128),)]
+        transfers.submit(job, job, place, gpu([1], [1], [0]), stores=stores, first=first)
+
+    yield SimpleNamespace(mover=mover, transfers=transfers, submit=submit)
     mover.go.set()
-    transfers.wait(range(len(jobs)))
     transfers.close()
-    return mover.done[1:]  # the first one was taken before the others came
 
 
-def test_loads_go_before_stores():
+def test_a_load_does_not_wait_for_stores(slow):
     """A request waits for a load; nobody waits for a store."""
-    jobs = [(True, 0, False), (True, 512, False), (False, 1024, False), (False, 2048, True)]
+    slow.submit(1, 0, stores=True)
+    slow.submit(2, 512, stores=False)
+    slow.transfers.wait([2])
 
-    assert ordered(jobs) == [("load", 2048), ("load", 1024), ("store", 512)]
+    assert slow.mover.done == [("load", 512)]
 
 
-def test_jobs_with_a_place_in_common_keep_their_order():
+def test_jobs_with_a_place_in_common_keep_their_order(slow):
     """After a reset a place may be written again while an old job still uses it."""
-    jobs = [(True, 0, False), (True, 512, False), (False, 512, False), (True, 512, False)]
+    slow.submit(1, 512, stores=True)
+    slow.submit(2, 512, stores=False)
+    slow.submit(3, 512, stores=True)
+    slow.submit(4, 0, stores=False, first=True)
+    slow.transfers.wait([4])
+    slow.mover.go.set()
+    slow.transfers.wait([1, 2, 3])
 
-    assert ordered(jobs) == [("store", 512), ("load", 512), ("store", 512)]
+    assert slow.mover.done == [("load", 0), ("store", 512), ("load", 512), ("store", 512)]
+
+
+def test_closing_finishes_what_is_queued(slow):
+    """No thread is left, and no job is forgotten."""
+    slow.mover.go.set()
+    for job in range(5):
+        slow.submit(job, 512 * job, stores=job % 2 == 0)
+    slow.transfers.close()
+
+    assert sorted(start for _, start in slow.mover.done) == [0, 512, 1024, 1536, 2048]
+    assert sorted(result.job for result in slow.transfers.finished()) == [0, 1, 2, 3, 4]
+    assert not any(thread.name.startswith("kvengine-") for thread in threading.enumerate())
