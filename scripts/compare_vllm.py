@@ -126,7 +126,7 @@ def extra_keys(file: str, tree: ast.Module) -> Iterator[Found]:
         elif isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.In, ast.NotIn)):
             key = text_of(node.left) if holds(node.comparators[0]) else None
         if key is not None:
-            yield Found(key, f"{file}:{node.lineno}")
+            yield Found(key, f"{file}:{getattr(node, 'lineno', 0)}")
 
 
 def registered(tree: ast.Module, method: str) -> Iterator[tuple[str, str, str]]:

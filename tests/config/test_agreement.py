@@ -60,6 +60,15 @@ def test_engine_documents_are_judged_alike(document):
     agree("kv-engine-2", document, errors(Config, document, "strict"))
 
 
+@given(transfer=mutants())
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+def test_transfer_configs_of_engine_documents_are_judged_alike(transfer):
+    """Strictly: a text is no number there."""
+    document = {"schema": 2, "kv_transfer": transfer}
+
+    agree("kv-engine-2", document, errors(Config, document, "strict"))
+
+
 @given(document=documents(KVTransferConfig) | mutants())
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 def test_bare_transfer_configs_are_judged_alike(document):
