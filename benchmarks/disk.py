@@ -149,7 +149,7 @@ def raw(place: Path, slots: Slots, threads: int, fsync: str, direct: bool, times
 def ours(place: Path, slots: Slots, threads: int, fsync: str, direct: bool, times: Times) -> None:
     """A tier that is filled, read, and filled again with other keys once it is full."""
     total = len(slots.room)
-    segment_bytes = max(8 * MIB, total // 16)
+    segment_bytes = 64 * MIB  # as a limit of 8 GiB has; larger limits have larger ones
     options = DiskOptions(
         root_dir=str(place / "ours"),
         max_bytes=total + 4 * segment_bytes,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
@@ -125,9 +126,14 @@ def segments(root: Path) -> list[Path]:
 
 
 def bytes_below(root: Path) -> int:
-    """What everything below a directory occupies or may come to occupy."""
-    abouts = [path.lstat() for path in root.rglob("*")]
-    return sum(max(about.st_size, about.st_blocks * 512) for about in abouts)
+    """What everything below a directory occupies or may come to occupy; it may change meanwhile."""
+    total = 0
+    for place, directories, files in os.walk(root):
+        for name in [*directories, *files]:
+            with contextlib.suppress(FileNotFoundError):
+                about = Path(place, name).lstat()
+                total += max(about.st_size, about.st_blocks * 512)
+    return total
 
 
 class FaultyFiles(Files):

@@ -80,13 +80,10 @@ class Descriptors:
         self._close(entries)
 
     def _surplus(self) -> list[_Open]:
-        surplus: list[_Open] = []
         if len(self._open) <= self._most:
-            return surplus
-        for file in list(self._open)[: len(self._open) - self._most]:
-            if self._open[file].users == 0:
-                surplus.append(self._open.pop(file))
-        return surplus
+            return []
+        oldest = list(self._open)[: len(self._open) - self._most]
+        return [self._open.pop(file) for file in oldest if self._open[file].users == 0]
 
     def _close(self, entries: list[_Open]) -> None:
         for entry in entries:

@@ -76,6 +76,17 @@ class Journal:
         """Files that lie ready for the next segments."""
         return len(self._spares)
 
+    def prepare(self) -> None:
+        """Have a file ready for the next segment while this one is written, if there is room."""
+        with self._lock:
+            if self._spares or self._space.full or self._active is None:
+                return
+            own_bytes = self.used_bytes
+        file = self._space.grow(own_bytes)
+        if file is not None:
+            with self._lock:
+                self._spares.append(file)
+
     def write(
         self, keys: Sequence[bytes], payloads: Sequence[memoryview], enter: Enter | None = None
     ) -> None:
@@ -181,6 +192,9 @@ class Journal:
         """Seal what is being written, so that the next start need not scan it."""
         with self._lock:
             active, self._active = self._active, None
+            for file in self._spares:
+                self._space.remove(file)
+            self._spares = []
             if active is not None:
                 self._closed.append(active)
         if active is not None:
@@ -200,7 +214,7 @@ class Journal:
 
     def _roll(self) -> Segment:
         """Close the segment being written and begin another."""
-        file = self._next_file()
+        file = self._space.take(self._next_file())
         self._sequence = max(self._sequence + 1, time.time_ns())
         header = SegmentHeader(
             self._space.segment_bytes,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from operator import itemgetter
 
 from attrs import frozen
 from xxhash import xxh3_128_digest
@@ -135,8 +136,10 @@ class Segment:
         """Know what was written to the segment earlier; ``end`` is where writing got to."""
         self.entries.extend(entries)
         self.reserved = len(self.entries)
-        ends = (entry.offset + align_up(entry.length, BLOCK_BYTES) for entry in entries)
-        self.tail = max(self.tail, end, *ends)
+        last = max(entries, key=itemgetter(1), default=None)  # by offset
+        if last is not None:
+            end = max(end, last.offset + align_up(last.length, BLOCK_BYTES))
+        self.tail = max(self.tail, end)
 
 
 def write_header(device: Device, file: FileName, header: SegmentHeader) -> Segment:

@@ -17,10 +17,11 @@ __all__ = ["Space"]
 _log = logging.getLogger(__name__)
 _ROOT_LOCK_S = 2.0
 _SAY_AGAIN_S = 20.0
+_LATER_SUFFIX = ".new"
 
 
 class Space:
-    """Makes and removes segment files of one size. Used under the lock of one journal."""
+    """Makes and removes segment files of one size. Thread-safe."""
 
     def __init__(
         self,
@@ -57,11 +58,19 @@ class Space:
         return FileName(self._lane.dir_fd, name, f"{self._lane.path}/{name}")
 
     def names(self) -> list[str]:
-        """The segment files that are there. OSError."""
-        return self._lane.segment_names()
+        """The files that are there. OSError."""
+        return self._root.files.list_dir(self._lane.dir_fd)
+
+    def take(self, file: FileName) -> FileName:
+        """Make a segment's file of one that was grown for later; any other is one. OSError."""
+        if not file.name.endswith(_LATER_SUFFIX):
+            return file
+        taken = self.file(file.name.removesuffix(_LATER_SUFFIX) + SEGMENT_SUFFIX)
+        self._root.files.rename(file.name, file.dir_fd, taken.name, taken.dir_fd)
+        return taken
 
     def grow(self, own_bytes: int) -> FileName | None:
-        """A new file of a segment's size, if the limit allows it beside ``own_bytes``. OSError.
+        """A new file for ``take``, if the limit allows it beside ``own_bytes``. OSError.
 
         An owner takes what is free, but beyond its fair share only while nobody else is hungry.
         """
@@ -108,7 +117,7 @@ class Space:
 
     def _create(self) -> FileName:
         files = self._root.files
-        file = self.file(secrets.token_hex(8) + SEGMENT_SUFFIX)
+        file = self.file(secrets.token_hex(8) + _LATER_SUFFIX)
         fd = files.open(file.name, os.O_RDWR | os.O_CREAT | os.O_EXCL, file.dir_fd)
         try:
             files.allocate(fd, self.segment_bytes)

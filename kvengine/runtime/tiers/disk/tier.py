@@ -84,7 +84,7 @@ class DiskTier(Tier):
         new = self._enlist(mount, batch, items)
         batch.when_done(self._pending.strike)
         if new:
-            most_bytes = min(mount.space.segment_bytes // 16, self._share(new, "n_write_threads"))
+            most_bytes = min(mount.space.segment_bytes // 8, self._share(new, "n_write_threads"))
             self._workers.watch(batch)
             self._workers.store(
                 [
@@ -283,6 +283,7 @@ class DiskTier(Tier):
             _log.warning("%s is back", mount.lane.path)
         if mount is None or self._closing:
             return
+        mount.journal.prepare()
         mount.cleaner.clean()
         if time.monotonic() >= self._tend_s:
             self._tend_s = time.monotonic() + self._options.refresh_s

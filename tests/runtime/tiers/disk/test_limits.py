@@ -131,7 +131,7 @@ def test_orphaned_namespaces_give_way(tmp_path):
     """Space held by identities that nobody uses is reclaimed when it is needed, oldest first."""
     for number in range(3):
         with disk(tmp_path, identity(model=f"old-{number}"), max_bytes=LIMIT) as old:
-            fill(old, MANY[:150])
+            fill(old, MANY[:80])
     assert len({path.parent for path in segments(tmp_path)}) == 3
     with disk(tmp_path, max_bytes=LIMIT) as tier:
         fill(tier, MANY[:600], tmp_path)
