@@ -149,6 +149,7 @@ class Ledger:
         if self._jobs.full:
             return None
         prepared = self.pool.prepare_store(offered)
+        self.pool.touch(prepared.present)  # in use, though the device had them
         self.counts["refused_chunks"] += len(prepared.refused)
         self._left(prepared.evicted)
         if not prepared.keys:

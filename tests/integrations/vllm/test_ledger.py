@@ -96,6 +96,18 @@ def test_chunks_of_the_same_call_are_never_evicted():
     assert engine.answers([key(1), key(2), key(3), key(4)]) == [Answer.HIT] * 4
 
 
+def test_a_chunk_that_is_offered_again_counts_as_used():
+    """The device has it, so nobody loads it; vLLM 0.32 says so by no other call."""
+    engine = Engine()
+    engine.store([key(number) for number in range(4)])
+    oldest = engine.begin([key(9)]).evicted
+    engine = Engine()
+    engine.store([key(number) for number in range(4)])
+    engine.store(oldest)
+
+    assert engine.begin([key(9)]).evicted != oldest
+
+
 def test_without_room_for_any_nothing_is_promised():
     """vLLM tries again later."""
     engine = Engine()
