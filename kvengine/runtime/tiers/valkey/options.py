@@ -73,7 +73,7 @@ class ValkeyOptions:
     retries: int = _count(0, 2)
     """Further attempts after a failed one, while the deadline allows."""
     threads: int = _count(1, 4)
-    """Connections for loads and stores; as many again that only load."""
+    """Loads, and stores, at a time: a connection each."""
     queue_bytes: int = _count(1, 256 << 20)
     """Bytes that may wait in each queue; more is refused."""
     presence_s: float = field(default=2.0, validator=gt(0))

@@ -20,12 +20,16 @@ class Presence:
         self._asked: set[bytes] = set()
         self._lock = threading.Lock()
 
-    def look(self, keys: Sequence[bytes]) -> list[bool | None]:
-        """What is known of each key; None if nothing is, or not lately."""
+    def look(self, keys: Sequence[bytes], absent_good_s: float = 0.0) -> list[bool | None]:
+        """What is known of each key; None if nothing is, or not lately.
+
+        ``absent_good_s`` is how long it is good to know that a key is not there, if that is longer.
+        """
         now_s = time.monotonic()
+        since_s = {True: now_s - self._good_s, False: now_s - max(self._good_s, absent_good_s)}
         known = self._known.get
         return [
-            found[0] if (found := known(key)) is not None and found[1] > now_s else None
+            found[0] if (found := known(key)) is not None and found[1] > since_s[found[0]] else None
             for key in keys
         ]
 
@@ -43,10 +47,10 @@ class Presence:
 
     def learn(self, keys: Iterable[bytes], present: bool) -> None:
         """Keys are in the store, or are not."""
-        until_s = time.monotonic() + self._good_s
+        now_s = time.monotonic()
         with self._lock:
             for key in keys:
-                self._known[key] = (present, until_s)
+                self._known[key] = (present, now_s)
                 self._known.move_to_end(key)
             while len(self._known) > self._most:
                 self._known.popitem(last=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,14 +17,19 @@ class Store:
     """Chunks as values below one namespace. Thread-safe; raises what the client raises.
 
     In a cluster the parts of one chunk share a node, and different chunks need not: there each
-    chunk is asked for by itself.
+    chunk is asked for by itself. At most ``threads`` puts and as many gets use the network at a
+    time; a further thread of each computes checksums meanwhile.
     """
 
-    def __init__(self, client: Any, space: str, *, cluster: bool, ttl_s: int | None) -> None:
+    def __init__(
+        self, client: Any, space: str, *, cluster: bool, ttl_s: int | None, threads: int
+    ) -> None:
         self._client = client
         self._space = space.encode() + b":"
         self._cluster = cluster
         self._ttl_s = ttl_s
+        self._puts = threading.Semaphore(threads)
+        self._gets = threading.Semaphore(threads)
 
     def present(
         self, keys: Sequence[bytes], num_parts: Sequence[int], until_s: float
@@ -42,14 +48,14 @@ class Store:
 
     def put(self, items: Sequence[Item], until_s: float) -> None:
         """Write chunks."""
-        commands = [self._set(*item) for item in items]
-        with landing(until_s):
-            if self._cluster:
-                for command in [command for some in commands for command in some]:
+        commands = [command for item in items for command in self._set(*item)]
+        with landing(until_s), self._puts:
+            if self._cluster or len(commands) == 1:
+                for command in commands:
                     self._client.execute_command(*command)
                 return
             pipe = self._pipe()
-            for command in [command for some in commands for command in some]:
+            for command in commands:
                 pipe.execute_command(*command)
             pipe.execute()
 
@@ -110,7 +116,7 @@ class Store:
             for (key, _), some in zip(items, parts, strict=True)
             for name in names(self._space, key, len(some))
         ]
-        with landing(until_s, targets):
+        with landing(until_s, targets), self._gets:
             replies = iter(self._client.execute_command("MGET", *asked))
         outcomes: list[bool | None] = []
         for (key, payload), some_heads in zip(items, found_heads, strict=True):

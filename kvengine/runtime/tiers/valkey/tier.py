@@ -37,9 +37,10 @@ from kvengine.units import ceil_div
 __all__ = ["ValkeyTier"]
 
 _log = logging.getLogger(__name__)
-_CALL_BYTES = 4 << 20
+_CALL_BYTES = 512 << 10  # larger calls keep client and server waiting for each other
 _CALL_CHUNKS = 256
 _BACKOFF_S = 0.02
+_ABSENT_S = 60.0  # a put of what was absent so lately is sent without asking again
 _AGAIN = (LostConnection, TooLate, BusyLoadingError, ClusterDownError, TryAgainError)
 _NEVER_AGAIN = (AuthenticationError, AuthorizationError)
 Answer = TypeVar("Answer")
@@ -70,8 +71,8 @@ class ValkeyTier(Tier):
             _log.warning("%s: no store yet (%s)", options.url[0], error)
         self._workers = Workers(
             name,
-            loaders=options.threads,
-            storers=options.threads,
+            loaders=options.threads + 1,
+            storers=options.threads + 1,
             queue_bytes=options.queue_bytes,
         )
 
@@ -197,7 +198,7 @@ class ValkeyTier(Tier):
         items = [(key, view.cast("B")) for _, key, view in chunks]
 
         def put(store: Store) -> list[Item]:
-            unknown = any(found is None for found in self._presence.look(keys))
+            unknown = any(found is None for found in self._presence.look(keys, _ABSENT_S))
             there = [False] * len(keys)
             if unknown:
                 there = store.present(keys, self._num_parts(keys), batch.deadline_s)
@@ -297,7 +298,11 @@ class ValkeyTier(Tier):
                 except RedisClusterException as error:
                     raise LostConnection(str(error)) from error
                 self._store = Store(
-                    client, self._space, cluster=options.cluster, ttl_s=options.ttl_s
+                    client,
+                    self._space,
+                    cluster=options.cluster,
+                    ttl_s=options.ttl_s,
+                    threads=options.threads,
                 )
             return self._store
 

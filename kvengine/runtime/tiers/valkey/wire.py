@@ -67,7 +67,7 @@ def landing(deadline_s: float, targets: Sequence[Sequence[memoryview]] = ()) -> 
 
 
 class _Packer:
-    """Commands as lists of buffers to be sent; large and gathered arguments are not copied."""
+    """Commands as lists of buffers to be sent; large buffers of arguments are not copied."""
 
     def pack(self, *args: Any) -> list[bytes | memoryview]:
         name, *rest = args
@@ -77,8 +77,14 @@ class _Packer:
         text = b"*%d\r\n" % len(words)
         for word in words:
             if isinstance(word, Gathered):
-                out += [text + b"$%d\r\n" % len(word), *word.buffers]
-                text = b"\r\n"
+                text += b"$%d\r\n" % len(word)
+                for buffer in word.buffers:
+                    if len(buffer) < _SMALL_BYTES:
+                        text += buffer
+                    else:
+                        out += [text, buffer]
+                        text = b""
+                text += b"\r\n"
                 continue
             value = word if isinstance(word, bytes) else str(word).encode()
             text += b"$%d\r\n%b\r\n" % (len(value), value)

@@ -21,8 +21,8 @@ from typing import Any
 from kvengine.runtime.tiers.base import Outcome
 from tests.runtime.tiers import kit
 
-LENGTH = 8 * kit.KIB
-NUMBERS = range(400)
+LENGTH = 12 * kit.KIB
+NUMBERS = range(240)
 WHO = kit.identity(LENGTH)
 
 
@@ -38,7 +38,7 @@ def main(root: str, kills: str, seed: str, max_mib: str, writers: str) -> None:
     while facts["kills"] < int(kills):
         children = [fork(root, limit, chance.random(), sure) for _ in range(int(writers))]
         for pid, ear in children:
-            if chance.random() < 0.7:
+            if chance.random() < 0.6:
                 select.select([ear], [], [], 10)  # it has begun to write
             time.sleep(chance.random() * 0.03)
             os.kill(pid, signal.SIGKILL)

@@ -35,7 +35,7 @@ def test_kills(tmp_path, kills, seed, max_mib, writers):
     print(facts)
 
     assert facts["kills"] == kills
-    assert facts["checked"] >= kills / 2
+    assert facts["checked"] >= kills / 3
     assert facts["stored"] > 100
     assert facts["wrong"] == 0
     assert facts["over_limit"] == 0
@@ -44,4 +44,4 @@ def test_kills(tmp_path, kills, seed, max_mib, writers):
     if max_mib == 64:
         assert facts["lost_at_the_end"] == 0
         assert writers > 1 or facts["lost"] == 0  # a live peer may be taking chunks over just now
-        assert facts["readable_at_the_end"] == 400
+        assert facts["readable_at_the_end"] == 240
