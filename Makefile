@@ -28,6 +28,7 @@ unit: $(VENV)/ready
 
 schema: $(VENV)/ready
 	$(BIN)/kvengine schema --write
+	$(BIN)/python scripts/write_reference.py
 
 clean:
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
