@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from attrs import fields
+from attrs import NOTHING, fields
 
 from kvengine.runtime.tiers.base import Tier, TierError
 from kvengine.runtime.tiers.disk.options import DiskOptions
@@ -22,7 +22,7 @@ _FOR_VLLM = ("type", "enable_kv_events", "locality", "backpressure")
 
 
 def open_tiers(configs: Sequence[Mapping[str, Any]], identity: Identity) -> list[Tier]:
-    """The tiers in the order of the config, nearest first.
+    """The tiers in the order of the config, nearest first; a second one of a type is ``fs-2``.
 
     Raises TierError, with no tier left open, when one is configured wrongly or cannot be used.
     """
@@ -30,8 +30,8 @@ def open_tiers(configs: Sequence[Mapping[str, Any]], identity: Identity) -> list
     try:
         for index, config in enumerate(configs):
             name = str(config.get("type"))
-            twice = any(other.get("type") == name for other in configs[:index])
-            tiers.append(open_tier(config, identity, name=f"{name}-{index}" if twice else name))
+            count = sum(other.get("type") == name for other in configs[: index + 1])
+            tiers.append(open_tier(config, identity, name=f"{name}-{count}" if count > 1 else name))
     except TierError:
         for tier in tiers:
             tier.close()
@@ -65,15 +65,14 @@ def _options(cls: type[Any], config: Mapping[str, Any]) -> Any:
             near = difflib.get_close_matches(key, known, 1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise TierError(f"a tier of type {config['type']!r} has no key {key!r}{hint}")
+    for field in fields(cls):
+        if field.default is NOTHING and field.name not in given:
+            raise TierError(f"a tier of type {config['type']!r} needs the key {field.name!r}")
     try:
         for key, value in given.items():
             if key.endswith("_bytes") and isinstance(value, str):
                 given[key] = parse_bytes(value)
         return cls(**given)
     except (TypeError, ValueError) as error:
-        raise TierError(f"a tier of type {config['type']!r}: {_reason(error)}") from error
-
-
-def _reason(error: Exception) -> str:
-    """What attrs says of a value, without the objects that it appends."""
-    return str(error.args[0]) if error.args else str(error)
+        reason = error.args[0]  # attrs appends objects to what it says
+        raise TierError(f"a tier of type {config['type']!r}: {reason}") from error

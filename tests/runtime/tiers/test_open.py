@@ -1,0 +1,88 @@
+"""From ``secondary_tiers`` to open tiers, or one reason why not."""
+
+from __future__ import annotations
+
+import pytest
+
+from kvengine.runtime.tiers.base import TierError
+from kvengine.runtime.tiers.health import Guarded
+from kvengine.runtime.tiers.open import open_tiers
+from tests.runtime.tiers.kit import DONE, MIB, identity, keys_of, put, readable
+
+FS = {"type": "fs", "max_bytes": 16 * MIB, "segment_bytes": "1 MiB"}
+
+
+def test_vllms_own_form_of_a_disk_tier_works(tmp_path):
+    """Keys that mean something to vLLM only are passed over; sizes may have units."""
+    config = {
+        "type": "fs",
+        "root_dir": str(tmp_path),
+        "n_read_threads": 2,
+        "n_write_threads": 2,
+        "enable_kv_events": False,
+        "locality": "LOCAL",
+        "max_bytes": "16 MiB",
+        "segment_bytes": "1 MiB",
+    }
+    (tier,) = open_tiers([config], identity())
+    with tier:
+        assert isinstance(tier, Guarded)
+        assert set(put(tier, keys_of(range(3)))) == {DONE}
+        assert readable(tier, keys_of(range(3))) == keys_of(range(3))
+        assert tier.stats().capacity_bytes == 16 * MIB
+
+
+def test_tiers_keep_their_order_and_get_names(tmp_path):
+    """Two of a type are told apart in metrics."""
+    configs = [{**FS, "root_dir": str(tmp_path / name)} for name in ("a", "b")]
+    tiers = open_tiers([*configs, {"type": "valkey", "url": "valkey://127.0.0.1:1"}], identity())
+    names = [tier.name for tier in tiers]
+    for tier in tiers:
+        tier.close()
+
+    assert names == ["fs", "fs-2", "valkey"]
+
+
+def test_a_tier_that_cannot_be_opened_closes_the_others(tmp_path):
+    """Their lanes are free again."""
+    good = {**FS, "root_dir": str(tmp_path)}
+    with pytest.raises(TierError):
+        open_tiers([good, {"type": "fs", "root_dir": "/proc/nowhere"}], identity())
+    (tier,) = open_tiers([good], identity())
+    with tier:
+        assert [path.parent.name for path in tmp_path.glob("*/*/LOCK")] == ["0"]
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"type": "obj"}, "a tier's type must be one of fs, valkey, not 'obj'"),
+        ({}, "a tier's type must be one of fs, valkey, not None"),
+        ({"type": "fs"}, "a tier of type 'fs' needs the key 'root_dir'"),
+        ({"type": "valkey"}, "a tier of type 'valkey' needs the key 'url'"),
+        (
+            {"type": "fs", "root_dri": "/x"},
+            "a tier of type 'fs' has no key 'root_dri'; did you mean 'root_dir'?",
+        ),
+        ({"type": "fs", "root_dir": "/x", "zzz": 1}, "a tier of type 'fs' has no key 'zzz'"),
+        (
+            {"type": "fs", "root_dir": "/x", "n_read_threads": 0},
+            "a tier of type 'fs': 'n_read_threads' must be >= 1: 0",
+        ),
+        (
+            {"type": "fs", "root_dir": "/x", "max_bytes": "much"},
+            "a tier of type 'fs': 'much' is not a size; write bytes or a number with KiB, MiB, "
+            "GiB, ...",
+        ),
+        (
+            {"type": "valkey", "url": "valkey://x", "timeout_s": 0},
+            "a tier of type 'valkey': 'timeout_s' must be > 0: 0",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said(config, message):
+    """Before anything is opened."""
+    with pytest.raises(TierError) as caught:
+        open_tiers([config], identity())
+
+    assert str(caught.value) == message
