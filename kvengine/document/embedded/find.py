@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from attrs import evolve
@@ -15,13 +16,15 @@ from kvengine.document.embedded.scripts import add_dotenv, add_script, is_dotenv
 from kvengine.document.embedded.source import Source
 from kvengine.document.embedded.strand import Strand
 from kvengine.document.embedded.texts import SHELL_LINE, add_yaml
+from kvengine.document.embedded.words import MAX_SCRIPT_CHARACTERS
 from kvengine.document.read import parse, parse_all
-from kvengine.document.text import Text, decode
+from kvengine.document.text import Text, decode, refuse
 from kvengine.errors import DocumentError
+from kvengine.units import format_bytes
 
 __all__ = ["find"]
 
-_FENCE = re.compile(r"^[ \t]*(```+|~~~+)[ \t]*([\w+-]*)[^\n]*\n(.*?)^[ \t]*\1[ \t]*$", re.M | re.S)
+_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})[ \t]*([\w+-]*)")
 _SHELL_FENCES = ("bash", "sh", "shell", "console", "zsh", "")
 _PROSE = (".md", ".rst", ".txt", ".markdown", ".adoc", ".html")
 _SCRIPTS = (".sh", ".bash", ".zsh", ".service", ".sbatch", ".slurm", ".mk")
@@ -65,10 +68,10 @@ def _collect(text: Text, raw: bytes, name: str, collector: Collector) -> None:
         from kvengine.document.embedded.dockerfile import add_dockerfile
 
         add_dockerfile(Strand.of(body), Scope(origin="dockerfile"), collector)
-    elif lower.endswith(_PROSE) and (not lower.endswith(".txt") or _FENCE.search(body)):
+    elif lower.endswith(_PROSE) and (not lower.endswith(".txt") or "```" in body):
         _fenced(body, collector)
     elif lower.endswith(_SCRIPTS) or body.startswith("#!"):
-        add_script(Strand.of(body), Scope(origin="shell"), collector)
+        _script(text, collector, loose=False)
     else:
         _by_content(text, raw, name, collector)
 
@@ -87,8 +90,14 @@ def _by_content(text: Text, raw: bytes, name: str, collector: Collector) -> None
             with contextlib.suppress(DocumentError):
                 _documents(raw, name, collector, relevant=True, form="yaml")
         if not collector.found:
-            loose = SHELL_LINE.search(body) is None
-            add_script(whole, Scope(origin="shell", loose=loose), collector)
+            _script(text, collector, loose=SHELL_LINE.search(body) is None)
+
+
+def _script(text: Text, collector: Collector, *, loose: bool) -> None:
+    if len(text.body) > MAX_SCRIPT_CHARACTERS:
+        hint = f"scripts of up to {format_bytes(MAX_SCRIPT_CHARACTERS)} are read"
+        raise refuse(text.name, "limit", f"has {len(text.body)} characters", hint)
+    add_script(Strand.of(text.body), Scope(origin="shell", loose=loose), collector)
 
 
 def _is_python(whole: Strand, collector: Collector) -> bool:
@@ -149,11 +158,23 @@ def _own(document: Document, kind: Literal["engine", "bare"], collector: Collect
     )
 
 
+def _code_blocks(body: str) -> Iterator[tuple[str, int, int]]:
+    """Language and range of every fenced block, in one pass over the lines."""
+    at, start, fence, language = 0, -1, "", ""
+    for line in body.splitlines(keepends=True):
+        match = _FENCE.match(line)
+        if match is not None and start < 0:
+            start, fence, language = at + len(line), match[1], match[2].lower()
+        elif match is not None and match[1].startswith(fence) and not match[2]:
+            yield language, start, at
+            start = -1
+        at += len(line)
+
+
 def _fenced(body: str, collector: Collector) -> None:
     """Sources of the code blocks of a Markdown text."""
-    for match in _FENCE.finditer(body):
-        block = Strand.of(body, *match.span(3))
-        language = match[2].lower()
+    for language, start, stop in _code_blocks(body):
+        block = Strand.of(body, start, stop)
         if not TRIGGER.search(block.text):
             continue
         if language in ("json", "jsonc") or looks_like_config(block.text):

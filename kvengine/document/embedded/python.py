@@ -12,7 +12,7 @@ from attrs import define, field
 from kvengine.document.embedded.reading import Reading
 from kvengine.document.embedded.scope import TRIGGER, Collector, Scope, looks_like_config
 from kvengine.document.embedded.strand import Hole, Strand
-from kvengine.document.embedded.sums import whole_number
+from kvengine.document.embedded.sums import parsed, whole_number
 from kvengine.document.tree import Entry, Node
 from kvengine.errors import Path
 
@@ -25,11 +25,10 @@ _MAX_DEPTH = 90
 
 def add_python(source: Strand, scope: Scope, collector: Collector) -> None:
     """Keep every transfer config that a Python program writes out as literals."""
-    try:
-        tree = ast.parse(source.text)
-        _Program(source, scope, collector).visit(tree)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return
+    tree = parsed(source.text, "exec")
+    if tree is not None:
+        with contextlib.suppress(RecursionError):
+            _Program(source, scope, collector).visit(tree)
 
 
 class _Program(ast.NodeVisitor):

@@ -94,8 +94,12 @@ def _mended(strand: Strand, reading: Reading) -> Strand:
     message = "reaches vLLM with backslashes before its quotes"
     hint = "inside single quotes nothing is escaped: take the backslashes out"
     reading.fault(strand, Fault("syntax", message, strand.text.index("\\"), hint=hint))
-    pieces = re.finditer(r'[^\\]+|\\+(?![\\"])', strand.text)
-    return Strand.joined([strand.cut(*match.span()) for match in pieces])
+    kept = [
+        strand.cut(*match.span())
+        for match in re.finditer(r"[^\\]+|\\+", strand.text)
+        if match[0][0] != "\\" or not strand.text.startswith('"', match.end())
+    ]
+    return Strand.joined(kept)
 
 
 def _without_gaps(strand: Strand, reading: Reading) -> Strand:

@@ -30,6 +30,8 @@ TRIGGER = re.compile(
 """What a file must mention for it to be worth a closer look."""
 
 _MAX_SOURCES = 1000
+_MAX_VARIABLES = 200
+_KNOWN_VARIABLE = re.compile(r"VLLM_|LM_?CACHE_|MOONCAKE_|MC_|PYTHON|PYTORCH_|NIXL_|UCX_|NCCL_")
 _IMAGE = re.compile(r"(?:^|/)[\w.-]*vllm[\w.-]*:v?(0\.[0-9]+)(?:\.[0-9]+)*[\w.+-]*$")
 _PINNED = re.compile(r"\bvllm\s*==\s*(0\.[0-9]+)")
 _LITERAL = re.compile(r"\$\{[A-Za-z_]\w*\}|\$[A-Za-z_]\w*")
@@ -212,16 +214,19 @@ class Collector:
         problems: list[Problem],
         marks: Mapping[str, tuple[int, int]],
     ) -> Source:
-        variables = {f"env:{name}": one.range(0, len(one)) for name, one in scope.env.items()}
+        env = scope.env
+        if len(env) > _MAX_VARIABLES:
+            env = {name: one for name, one in env.items() if _KNOWN_VARIABLE.match(name)}
+        variables = {f"env:{name}": one.range(0, len(one)) for name, one in env.items()}
         image = scope.image
         unknown = [path for path, _ in reading.unresolved] if reading is not None else []
-        unknown += [(f"env:{name}",) for name, one in scope.env.items() if one.holes]
+        unknown += [(f"env:{name}",) for name, one in env.items() if one.holes]
         return Source(
             origin=scope.origin,
             text=self.text,
             raw=self.raw,
             data=reading.data if reading is not None else None,
-            env={name: value.text for name, value in scope.env.items()},
+            env={name: value.text for name, value in env.items()},
             image=image,
             vllm=(release_of(image) if image else None) or self.pinned,
             label=scope.label,

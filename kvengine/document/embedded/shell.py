@@ -12,8 +12,7 @@ from kvengine.document.embedded.words import MAX_SCRIPT_CHARACTERS, Value, Words
 
 __all__ = ["Assignment", "Command", "Script", "read_shell"]
 
-_MAX_DEPTH = 25
-_MAX_VARIABLES = 10_000
+_MAX_VARIABLES = 2_000
 _ASSIGN = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?=)")
 _HEREDOC = re.compile(r"<<(-?)[ \t]*(\\?)(['\"]?)([^\s'\";&|<>()]+)\3")
 _PLACEHOLDER = re.compile(r"<[A-Za-z][\w. /-]{0,60}>(?=[\s;&|)]|$)")
@@ -102,7 +101,6 @@ class _Reader(Words):
         self.visible: dict[str, Strand] | None = None
         self.commands: list[Command] = []
         self.assignments: list[Assignment] = []
-        self.depth = 0
         self.branch: tuple[int, ...] = ()
         self.branches = 0
         self.line = _Line()
@@ -124,16 +122,11 @@ class _Reader(Words):
         return variable.value.within("var")
 
     def substitution(self) -> Strand | None:
-        if self.depth >= _MAX_DEPTH:
-            self.at = self.end
-            return None
         outer, waiting = self.line, self.waiting
-        self.depth += 1
         self.waiting = []
         self.at += 2
         lines = self.read(")")
         self.at = min(self.at + 1, self.end)
-        self.depth -= 1
         self.line, self.waiting = outer, waiting
         return _printed(lines)
 
@@ -249,11 +242,11 @@ class _Reader(Words):
             fields = self.word(split=False)
             value = fields[0] if fields else self.source.cut(self.at, self.at)
         self._remember(name, value)
-        before = self.lookup(name) if append else None
+        before = self.affordable(name) if append else None
         if isinstance(before, list) and isinstance(value, list):
             value = [*before, *value]
         elif isinstance(before, Strand) and isinstance(value, Strand):
-            value = Strand.joined([before, value]).cut(0, MAX_SCRIPT_CHARACTERS)
+            value = Strand.joined([before, value])
         if head == "env" or (not head and self._continues()):
             if isinstance(value, Strand):
                 self.line.env[name] = value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 
 from attrs import field, frozen
@@ -85,10 +85,11 @@ class Strand:
     def cut(self, start: int, end: int | None = None) -> Strand:
         """The characters ``start:end``; a hole that is cut through stays a hole."""
         end = len(self.text) if end is None else end
+        first = bisect_right(self.holes, start, key=lambda hole: hole.end)
+        last = bisect_left(self.holes, end, key=lambda hole: hole.start)
         holes = tuple(
             Hole(max(hole.start, start) - start, min(hole.end, end) - start, hole.name)
-            for hole in self.holes
-            if hole.start < end and start < hole.end
+            for hole in self.holes[first:last]
         )
         return Strand(
             self.text[start:end],
@@ -117,7 +118,9 @@ class Strand:
     def within(self, layer: str) -> Strand:
         """The same text, seen through one more layer of quoting."""
         known: dict[Context, Context] = {}
-        contexts = [known.setdefault(one, (*one, layer)) for one in self.contexts]
+        for one in {*self.contexts}:
+            known[one] = one if layer == "var" and one[-1:] == ("var",) else (*one, layer)
+        contexts = [known[one] for one in self.contexts]
         return Strand(self.text, self.starts, self.ends, contexts, self.holes)
 
     def range(self, start: int, end: int) -> tuple[int, int]:

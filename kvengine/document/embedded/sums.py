@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Callable
+from typing import Literal
 
-__all__ = ["whole_number"]
+__all__ = ["parsed", "whole_number"]
 
 _LARGEST = 1 << 64
+
+
+def parsed(text: str, mode: Literal["exec", "eval"]) -> ast.AST | None:
+    """The syntax tree of a Python text, None where it has none; nothing is run or printed."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(text, mode=mode)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
 
 
 def whole_number(node: ast.AST, lookup: Callable[[str], int]) -> int:

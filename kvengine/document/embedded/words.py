@@ -7,13 +7,14 @@ import re
 from collections.abc import Iterator
 
 from kvengine.document.embedded.strand import Strand
-from kvengine.document.embedded.sums import whole_number
+from kvengine.document.embedded.sums import parsed, whole_number
 
 __all__ = ["MAX_SCRIPT_CHARACTERS", "Value", "Words", "split_words"]
 
 MAX_SCRIPT_CHARACTERS = 1 << 20
-"""Script text that is read for commands, and the longest value of a variable."""
+"""Script text that is read for commands; variables may add twice as much to it."""
 
+_MAX_DEPTH = 25
 _RUN = re.compile(r"[^\s'\"\\$`;&|<>()]+")
 _DOUBLE_RUN = re.compile(r"[^\"\\$`]+")
 _HERE_RUN = re.compile(r"[^\\$`]+")
@@ -43,6 +44,8 @@ class Words:
         self.text = source.text
         self.at = 0
         self.end = len(source.text)
+        self.depth = 0
+        self.budget = 2 * MAX_SCRIPT_CHARACTERS
 
     def known(self, name: str) -> bool:
         """Whether the text gives the variable a value at all."""
@@ -51,6 +54,13 @@ class Words:
     def lookup(self, name: str) -> Value | None:
         """The variable's value, None where it cannot be told."""
         raise NotImplementedError
+
+    def affordable(self, name: str) -> Value | None:
+        """The variable's value, unless values have made the text too long already."""
+        value = self.lookup(name)
+        for one in value if isinstance(value, list) else [value]:
+            self.budget -= len(one) + 1 if one is not None else 0
+        return value if self.budget > 0 else None
 
     def substitution(self) -> Strand | None:
         """What the command in ``$(...)`` prints, None where it cannot be told; moves behind it."""
@@ -141,7 +151,7 @@ class Words:
 
     def _double_fields(self) -> list[Strand]:
         match = _ARRAY.match(self.text, self.at, self.end)
-        value = self.lookup(match[1]) if match else None
+        value = self.affordable(match[1]) if match else None
         if match is not None and isinstance(value, list):
             self.at = match.end()
             return value
@@ -153,7 +163,7 @@ class Words:
         while self.at < self.end and self.text[self.at] != '"':
             parts.append(self._inside(_DOUBLE_RUN, 'sh"', '$`"\\'))
         self.at = min(self.at + 1, self.end)
-        return _limited(Strand.joined(parts))
+        return Strand.joined(parts)
 
     def _inside(self, pattern: re.Pattern[str], layer: str, escapable: str) -> Strand:
         """The next part of a text in which only some characters are special."""
@@ -177,11 +187,20 @@ class Words:
         while self.at < self.end:
             parts.append(self._inside(_HERE_RUN, "sh<", "$`\\"))
         self.at, self.end = at, end
-        return _limited(Strand.joined(parts))
+        return Strand.joined(parts)
 
     def _dollar(self) -> list[Strand]:
         """The fields of ``$NAME``, ``${...}``, ``$(...)`` or a back-quoted command."""
         start = self.at
+        if self.depth >= _MAX_DEPTH:
+            self.at = self.end
+            return [self._hole(start)]
+        self.depth += 1
+        made = self._expansion(start)
+        self.depth -= 1
+        return made
+
+    def _expansion(self, start: int) -> list[Strand]:
         if self.text[start] == "`":
             stop = self.text.find("`", start + 1, self.end)
             self.at = self.end if stop < 0 else stop + 1
@@ -205,7 +224,7 @@ class Words:
         return [self.source.cut(start, self.at).within("sh")]
 
     def _value(self, name: str, start: int) -> list[Strand]:
-        value = self.lookup(name)
+        value = self.affordable(name)
         if value is None:
             return [self._hole(start)]
         return [value[0] if isinstance(value, list) else value] if value else [self._empty()]
@@ -223,7 +242,7 @@ class Words:
         self.at = name.end() if name else start + 2
         if name is not None:
             subscript = _SUBSCRIPT.match(self.text, self.at, self.end)
-            value = self.lookup(name[0])
+            value = self.affordable(name[0]) if subscript is not None else None
             if subscript is not None and isinstance(value, list):
                 self.at = subscript.end()
                 return value
@@ -251,7 +270,7 @@ class Words:
         self.at = min(self.at + 1, self.end)
         if self.known(name):
             return self._value(name, start)
-        return [_limited(Strand.joined(parts)).within("var")]
+        return [Strand.joined(parts).within("var")]
 
     def _skip_braces(self) -> None:
         depth = 1
@@ -279,10 +298,12 @@ class Words:
         """The value of an arithmetic expression on whole numbers that are known."""
         if len(text) > 200:
             return None
+        tree = parsed(re.sub(r"\$\{?(\w+)\}?", r"\1", text.strip()), "eval")
+        if not isinstance(tree, ast.Expression):
+            return None
         try:
-            tree = ast.parse(re.sub(r"\$\{?(\w+)\}?", r"\1", text.strip()), mode="eval")
             return whole_number(tree.body, self._number)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
+        except (ValueError, RecursionError):
             return None
 
     def _number(self, name: str) -> int:
@@ -304,8 +325,3 @@ def _parted(fields: list[Strand]) -> Iterator[Strand]:
         if number and len(one):
             yield Strand.written(" ", one, 0, 0)
         yield one
-
-
-def _limited(strand: Strand) -> Strand:
-    """Variables that hold each other twice over do not grow without bound."""
-    return strand if len(strand) <= MAX_SCRIPT_CHARACTERS else strand.cut(0, MAX_SCRIPT_CHARACTERS)
