@@ -101,11 +101,13 @@ class BlockIO:
     def _transfer(
         self, call: _Call, fd: int, offset: int, pieces: Sequence[memoryview], path: str
     ) -> None:
+        alignment = self.mode.memory_alignment
         try:
-            self._move(call, fd, offset, pieces, self.mode.memory_alignment)
+            self._move(call, fd, offset, pieces, alignment)
         except OSError as error:
             flags = fcntl.fcntl(fd, fcntl.F_GETFL)
-            if error.errno not in _DIRECT_REFUSED or not flags & os.O_DIRECT:
+            was_direct = alignment is not None or flags & os.O_DIRECT
+            if error.errno not in _DIRECT_REFUSED or not was_direct:
                 raise
             self.mode.refused(error, path)
             fcntl.fcntl(fd, fcntl.F_SETFL, flags & ~os.O_DIRECT)

@@ -94,6 +94,9 @@ class _Packer:
 class _Parser:
     """RESP2 replies; ``expect`` says where the values of the next one go."""
 
+    parse_error: Any = staticmethod(DefaultParser.parse_error)
+    """The client's own way from the text of an error to an exception."""
+
     def __init__(self, socket_read_size: int = _ROOM_BYTES) -> None:
         self._data = bytearray(max(_ROOM_BYTES, socket_read_size))
         self._room = memoryview(self._data)
@@ -154,8 +157,7 @@ class _Parser:
             return rest
         if kind != b"-":
             raise InvalidResponse(f"not a RESP2 reply: {line[:40]!r}")
-        parse_error: Any = DefaultParser.parse_error
-        error = parse_error(rest.decode("utf-8", "replace"))
+        error = self.parse_error(rest.decode("utf-8", "replace"))
         if isinstance(error, LostConnection):
             raise error
         return error
@@ -227,6 +229,12 @@ class _Landing:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs |= {"parser_class": _Parser, "command_packer": _Packer()}
         super().__init__(*args, **kwargs)
+
+    def set_parser(self, parser_class: Any) -> None:
+        """Parse as before; older clients wish for another parser in a cluster, for its errors."""
+        super().set_parser(_Parser)  # type: ignore[misc]
+        if parser_class is not _Parser:
+            self._parser.parse_error = parser_class.parse_error
 
     def send_command(self, *args: Any, **kwargs: Any) -> None:
         """Send, perhaps after connecting, and have the values of an ``MGET`` land."""
