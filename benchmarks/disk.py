@@ -172,7 +172,7 @@ def ours(place: Path, slots: Slots, threads: int, fsync: str, direct: bool, time
         if not direct:
             make_cold(list((place / "ours").rglob("*.seg")))
         times["read"].append(timed(lambda: run(tier.get, slots.jobs())))
-        for _ in range(2):  # the first fills what is left of the limit
+        for _ in range(3):  # until nothing is left of what was read, which would be kept
             slots.keys = [os.urandom(32) + bytes(4) for _ in slots.chunks]
             again_s = timed(lambda: run(tier.put, slots.jobs()))
         times["write again"].append(again_s)
