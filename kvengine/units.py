@@ -34,7 +34,7 @@ def parse_bytes(text: str) -> int:
     scaled = int(whole + fraction) * unit
     if scaled % 10 ** len(fraction):
         raise ValueError(f"{text!r} is not a whole number of bytes")
-    return scaled // 10 ** len(fraction)
+    return int(scaled // 10 ** len(fraction))
 
 
 def format_bytes(count: int) -> str:

@@ -157,7 +157,7 @@ def incomplete(config: Config) -> PlanError | None:
     """One error for all that a plan needs and the config lacks."""
     lacks = {
         "a model (--model config.json, or model.config in an engine document)": (
-            not config.model.config
+            not config.model.config and not config.model.layers
         ),
         'memory (--memory "40 GiB", or cache.memory in an engine document)': (
             config.cache.memory is None and config.cache.num_blocks is None
@@ -178,5 +178,7 @@ def placed(problems: tuple[Problem, ...], start: Input) -> Iterator[Problem]:
 
 def as_problem(error: PlanError, start: Input) -> Problem:
     """A refusal as a finding."""
+    from kvengine.plan.findings import refusal
+
     place = start.locate(error.path) if error.path else None
-    return Problem(error.code, error.path, error.message, error.hint, place=place)
+    return evolve(refusal(error), place=place)

@@ -12,7 +12,7 @@ from kvengine.errors import Edit, Problem
 
 __all__ = ["with_edits"]
 
-_BUDGET_BYTES = 1 << 20
+_BUDGET_BYTES = 1 << 18
 """Text that is parsed at most to find edits: each one reads the whole file."""
 
 

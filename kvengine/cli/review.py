@@ -10,7 +10,7 @@ from attrs import evolve, frozen
 
 from kvengine.cli.configs import Configs, read_configs
 from kvengine.cli.settings import Settings
-from kvengine.config.load import examine
+from kvengine.config.load import Checked, examine
 from kvengine.document import read_raw
 from kvengine.errors import DocumentError, Place, Problem
 
@@ -82,7 +82,7 @@ def _judged(configs: Configs, name: str, vllm: str | None) -> tuple[str, tuple[P
     """The release that one judgement is for, and what it says."""
     if configs.document is not None:
         checked = examine(configs.document, vllm=vllm)
-        return str(checked.release), checked.problems
+        return str(checked.release), (*checked.problems, *_planned(checked))
     if not configs.sources:
         top = Place(name, 1, 1, 0, 0)
         nothing = Problem("missing", (), "holds no transfer config", "", "info", place=top)
@@ -90,6 +90,24 @@ def _judged(configs: Configs, name: str, vllm: str | None) -> tuple[str, tuple[P
     from kvengine.config.sources import examine_sources
 
     return vllm or "", tuple(examine_sources(configs.sources, vllm=vllm))
+
+
+def _planned(checked: Checked) -> Iterator[Problem]:
+    """What the planner says of a document without errors that names a model and memory.
+
+    Where the checker has spoken of an option already, its word is enough.
+    """
+    tables = {name: (checked.whole or {}).get(name) or {} for name in ("model", "cache")}
+    described = {"config", "layers"} & {*tables["model"]}
+    if checked.errors or not described or not {"memory", "num_blocks"} & {*tables["cache"]}:
+        return
+    from kvengine.plan.check import plan_findings
+
+    assert checked.config is not None
+    said = {problem.path for problem in checked.problems}
+    for problem in plan_findings(checked.config):
+        if problem.path not in said:
+            yield checked.placed(problem)
 
 
 def _merged(judged: list[tuple[str, tuple[Problem, ...]]], settings: Settings) -> Iterator[Problem]:

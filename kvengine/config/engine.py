@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from attrs import frozen
 
+from kvengine.config.layers import HandLayers
 from kvengine.config.transfer import KVTransferConfig
 from kvengine.rules.options import Deprecated, option, own_keys
 from kvengine.rules.readings import FileOrTable, Size, SwitchText
@@ -37,6 +38,12 @@ class Model:
         factory=dict,
         reading=FileOrTable(),
         examples=("gpt-oss-20b.json",),
+    )
+    layers: Sequence[HandLayers] = option(
+        "The layers described by hand, for a model or an engine that we do not know.",
+        factory=list,
+        spelled_since=2,
+        examples=([{"kind": "full", "count": 24, "heads": 8, "head_size": 128}],),
     )
     max_model_len: int | None = option(
         "Longest request, prompt and answer together; -1 takes as much as fits the memory.",

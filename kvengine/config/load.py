@@ -55,6 +55,13 @@ class Checked:
 
         return evolve(build(self.whole, self.mode), vllm=str(self.release))
 
+    def placed(self, problem: Problem) -> Problem:
+        """A problem of the engine document in today's spelling, where the user wrote it."""
+        origins = self.migration.origins if self.migration else {}
+        at = origins.get(problem.path, problem.path)
+        fix = problem.fix if at == problem.path else None
+        return _placed(evolve(problem, path=at, fix=fix), self.document, ("kv_transfer",))
+
     @property
     def errors(self) -> tuple[Problem, ...]:
         """The problems that forbid a launch."""

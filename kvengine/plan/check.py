@@ -13,7 +13,7 @@ __all__ = ["plan_findings"]
 def plan_findings(config: Config) -> tuple[Problem, ...]:
     """Findings of a config that names a model and memory; none of one that does not."""
     model, cache = config.model, config.cache
-    described = bool(model.config) or bool(getattr(model, "layers", None))
+    described = bool(model.config) or bool(model.layers)
     if not described or (cache.memory is None and cache.num_blocks is None):
         return ()
     try:

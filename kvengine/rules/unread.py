@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from functools import cache
 from typing import Any
 
 from attrs import Factory, define
 
+from kvengine.document.changes import has
 from kvengine.errors import Drop, Fix, Move, Path, Problem, dotted, show
 from kvengine.rules.families import keys_of, owners, owns
 from kvengine.rules.judge import nearest
@@ -25,6 +27,7 @@ class Homes:
     data: Mapping[str, Any]
     mode: str
     _here: dict[str, list[Path]] = Factory(dict)
+    _guesses: int = 100
 
     def here(self, key: str) -> list[Path]:
         """The tables of this document that declare ``key``, given or not."""
@@ -46,7 +49,34 @@ class Homes:
 
     def anywhere(self, key: str) -> str:
         """In words, a table that could declare ``key`` although this document has none such."""
+        if key not in _keys_below(self.model):
+            return ""
         return next((text for text in _declared(self.model, key, set())), "")
+
+    def nearest(self, word: str, known: Collection[str]) -> str:
+        """The known word that ``word`` was probably meant to be; a document gets so many only."""
+        self._guesses -= 1
+        return nearest(word, known) if self._guesses >= 0 else ""
+
+
+@cache
+def _keys_below(model: type) -> frozenset[str]:
+    """Every key that some table below ``model`` declares."""
+    found: set[str] = set()
+    left, seen = [model], {model}
+    while left:
+        model = left.pop()
+        variant = variant_of(model)
+        below = [] if variant is None else [variant.otherwise, *variant.classes.values()]
+        for field in fields_of(model).values():
+            found.add(field.name)
+            items = field.shape.items
+            below += [one for one in (field.shape.table, items and items.table) if one]
+            if field.option.variant is not None:
+                below += [field.option.variant.otherwise, *field.option.variant.classes.values()]
+        left += [one for one in below if one not in seen]
+        seen.update(below)
+    return frozenset(found)
 
 
 def _declared(model: type, key: str, seen: set[type]) -> list[str]:
@@ -90,7 +120,7 @@ def unread(key: str, table: Table, homes: Homes) -> Problem | None:
         since = declared[key].option.spelled_since
         hint = f"set schema = {since}, or let kvengine migrate rewrite the document"
         return Problem("unknown", at, f"needs a document of schema {since}", hint)
-    return _of_another(key, table) or _misplaced(key, table, homes) or _unknown(key, table)
+    return _of_another(key, table) or _misplaced(key, table, homes) or _unknown(key, table, homes)
 
 
 def _of_another(key: str, table: Table) -> Problem | None:
@@ -122,22 +152,24 @@ def _misplaced(key: str, table: Table, homes: Homes) -> Problem | None:
         home = elsewhere[0]
         where = dotted(home) or "the top level"
         move = Fix(f"move it to {where}", (Move(at, (*home, key)),), safe=len(elsewhere) == 1)
-        return Problem("misplaced", at, f"belongs to {where}, nothing reads it here", fix=move)
+        taken = has(homes.data, (*home, key))
+        says = f"belongs to {where}, nothing reads it here"
+        return Problem("misplaced", at, says, fix=None if taken else move)
     anywhere = homes.anywhere(key)
     if anywhere:
         return Problem("misplaced", at, f"belongs to {anywhere}, nothing reads it here")
     return None
 
 
-def _unknown(key: str, table: Table) -> Problem:
+def _unknown(key: str, table: Table, homes: Homes) -> Problem:
     at = (*table.path, key)
-    likely = nearest(key, fields_of(table.model))
+    likely = homes.nearest(key, fields_of(table.model))
     if likely:
         taken = likely in table.data
         rename = Fix(f"rename it {likely}", (Move(at, (*table.path, likely)),), safe=False)
         hint = f"did you mean {likely!r}?"
         return Problem("unknown", at, "is no option", hint, fix=None if taken else rename)
-    foreign = table.chosen and nearest(key, keys_of(table.chosen[0][0]))
+    foreign = table.chosen and homes.nearest(key, keys_of(table.chosen[0][0]))
     drop = Fix("remove it", (Drop(at),), safe=False)
     hint = "keys of your own begin with x-" if OWN_KEYS in own_keys_of(table.model) else ""
     if foreign:
