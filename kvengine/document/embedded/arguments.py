@@ -55,11 +55,15 @@ _MODULES = re.compile(r"(?:vllm\.entrypoints\.|vllm_omni\.|dynamo\.vllm)[\w.]*")
 
 @frozen
 class Flag:
-    """A flag as given: its word, and its value (None for a switch)."""
+    """A flag as given: its word, and its value (None for a switch).
+
+    ``cut`` says that white space has cut the value into several words.
+    """
 
     name: str
     word: Strand
     value: Strand | None
+    cut: bool = False
 
 
 @define
@@ -109,9 +113,10 @@ def read_arguments(words: Sequence[Strand]) -> Arguments:
         elif not _is_switch(name) and at < len(words) and not _is_flag(words[at]):
             value = words[at]
             at += 1
+        behind = at
         if value is not None and name == CONFIG_FLAG:
             value, at = _whole_object(value, words, at)
-        found.flags.append(Flag(name, word, value))
+        found.flags.append(Flag(name, word, value, cut=at > behind))
         if name == "--model" and value is not None:
             found.model = value
     return found

@@ -27,10 +27,8 @@ def add_dockerfile(source: Strand, scope: Scope, collector: Collector) -> None:
         keyword = match[1].upper()
         rest = source.cut(*match.span(2))
         if keyword == "FROM":
-            words = read_shell(rest).commands
-            scope = evolve(
-                scope, image=words[0].words[0].text if words and words[0].words else None
-            )
+            names = [word for word in rest.text.split() if not word.startswith("--")]
+            scope = evolve(scope, image=names[0] if names else None)
             program.clear()
         elif keyword == "ENV":
             scope = evolve(scope, env={**scope.env, **_variables(rest)})

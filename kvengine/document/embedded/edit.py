@@ -161,8 +161,13 @@ def _verify(
             "--kv-transfer-config": "",
         }
         env_same = _other_variables(old, gone) == _other_variables(new, gone)
-        if not same(new.data, expected) or not flags_same or not env_same:
+        worse = _errors(new) > _errors(old)
+        if not same(new.data, expected) or not flags_same or not env_same or worse:
             raise CannotEdit((), "its quoting does not allow the change")
+
+
+def _errors(source: Source) -> int:
+    return sum(problem.severity == "error" for problem in source.problems)
 
 
 def _other_variables(source: Source, gone: set[str]) -> dict[str, str]:

@@ -131,6 +131,8 @@ def _documents(
         return
     base = Strand.of(collector.text.body)
     for document in documents:
+        if not isinstance(document.data, (dict, list)):
+            continue
         origin = origin_of(document.data)
         scope = Scope(origin=origin, document=document)
         Walker(base, document.form, collector).walk(document.tree, document.data, (), scope)

@@ -49,6 +49,11 @@ class Walker:
     form: str
     collector: Collector
     index: int = 0
+    outer: Path | None = None
+
+    def where(self, path: Path) -> Path:
+        """A path as one of the file's own document: that of the text which holds this one."""
+        return path if self.outer is None else self.outer
 
     def walk(self, node: Node, value: Any, path: Path, scope: Scope) -> None:
         """Keep every config at or below this value."""
@@ -58,7 +63,7 @@ class Walker:
             self._table(node, value, path, scope)
         elif isinstance(value, list):
             if self._is_words(value):
-                self._words(self._strands(node, value, scope), path, scope)
+                self._words(self._strands(node, value, scope), scope, self._spots(node, path), path)
                 return
             for number, item in enumerate(value):
                 entry = node.entry(number)
@@ -80,8 +85,13 @@ class Walker:
         strands = (self._strand(entry.node, item) for entry, item in zip(node.entries, value))  # noqa: B905
         return [_filled(strand, scope) for strand in strands]
 
+    def _spots(self, node: Node, path: Path) -> list[tuple[int, int, Path]]:
+        """Where each entry of a list stands, and its path."""
+        spans = [self.base.range(entry.node.start, entry.node.end) for entry in node.entries]
+        return [(*span, self.where((*path, number))) for number, span in enumerate(spans)]
+
     def _text(self, node: Node, value: str, path: Path, scope: Scope) -> None:
-        from kvengine.document.embedded.texts import add_text
+        from kvengine.document.embedded.texts import SHELL_LINE, add_text
 
         strand = self._strand(node, value)
         if scope.origin == "compose":
@@ -89,16 +99,18 @@ class Walker:
         name = str(path[-1]) if path else ""
         if looks_like_config(value):
             mark = f"env:{name}" if name.isupper() else ""
-            inner = evolve(scope, path=path)
+            inner = evolve(scope, path=self.where(path))
             self.collector.add_object(strand, inner, mark=mark, weak=True)
         else:
-            add_text(strand, scope.inner(path=path), self.collector, name=name, weak=True)
+            loose = SHELL_LINE.search(value) is None
+            inner = scope.inner(path=self.where(path), loose=loose)
+            add_text(strand, inner, self.collector, name=name, weak=True)
 
     def _table(self, node: Node, value: dict[str, Any], path: Path, scope: Scope) -> None:
         scope = self._around(node, value, path, scope)
         if "kv_connector" in value:
             reading = Reading(self.base, value, node, yaml=(self.index, path))
-            inner = evolve(scope, path=path)
+            inner = evolve(scope, path=self.where(path))
             self.collector.add_table(
                 reading, inner, {}, {"": self.base.range(node.start, node.end)}
             )
@@ -109,18 +121,17 @@ class Walker:
             if entry is None or key in done:
                 continue
             if key.startswith("--kv") and isinstance(item, (str, int)):
-                self._split_by_yaml(entry.start, entry.end, key)
+                self._split_by_yaml(entry.start, entry.end, scope)
                 continue
             self.walk(entry.node, item, (*path, key), _named(scope, path, key))
 
-    def _split_by_yaml(self, start: int, end: int, key: str) -> None:
+    def _split_by_yaml(self, start: int, end: int, scope: Scope) -> None:
         """A flag with JSON in a plain scalar, of which ``: `` has made a key and a value."""
         message = "is cut by YAML at the first ': ' and becomes a key with a value"
         place = self.collector.text.place(*self.base.range(start, end))
         hint = "put the whole entry in single quotes"
         problem = Problem("syntax", (f"flag:{CONFIG_FLAG}",), message, hint, place=place)
-        words = [self.base.cut(start, end)]
-        self.collector.add_command(words, Scope(origin="k8s"), wanted=True, problems=[problem])
+        self.collector.add_problem(problem, self.base.range(start, end), scope)
 
     def _around(self, node: Node, value: dict[str, Any], path: Path, scope: Scope) -> Scope:
         """The scope with what this table says of image, variables and names."""
@@ -185,7 +196,7 @@ class Walker:
             if entry is not None:
                 marks[f"flag:{name}"] = self.base.range(entry.start, entry.end)
         entry = node.entry(key) if key is not None else None
-        inner = evolve(scope, path=(*path, key) if key is not None else path)
+        inner = evolve(scope, path=self.where((*path, key) if key is not None else path))
         if key is None or entry is None or value[key] is None:
             empty = Reading(self.base, None, None)
             main = min(marks.values(), default=(0, 0))
@@ -206,6 +217,7 @@ class Walker:
             return set()
         words: list[Strand] = []
         where = path
+        spots: list[tuple[int, int, Path]] = []
         done: set[str] = set()
         for key in keys:
             entry = node.entry(key)
@@ -217,17 +229,24 @@ class Walker:
                 words += [word for one in read_shell(strand).commands for word in one.words]
             elif isinstance(item, list) and all(isinstance(one, (str, int, float)) for one in item):
                 words += self._strands(entry.node, item, scope)
+                spots += self._spots(entry.node, (*path, key))
             else:
                 continue
             done.add(key)
             if where == path or TRIGGER.search(str(item)):
                 where = (*path, key)
-        self._words(words, where, scope)
+        self._words(words, scope, spots, where)
         return done
 
-    def _words(self, words: list[Strand], path: Path, scope: Scope) -> None:
+    def _words(
+        self,
+        words: list[Strand],
+        scope: Scope,
+        spots: list[tuple[int, int, Path]],
+        path: Path,
+    ) -> None:
         """Keep what a list of arguments says, or the script that it hands to a shell."""
-        scope = evolve(scope, path=path)
+        scope = evolve(scope, path=self.where(path), spots=tuple(spots))
         script = shell_script_of(words)
         if script is not None:
             add_script(script, scope, self.collector)

@@ -17,7 +17,10 @@ from kvengine.document.text import Fault
 from kvengine.document.tree import Entry, Node
 from kvengine.errors import Path, show
 
-__all__ = ["Reading", "read_dotted", "read_object"]
+__all__ = ["QUOTES_LOST", "Reading", "read_dotted", "read_object"]
+
+QUOTES_LOST = "has lost its double quotes to the shell"
+"""The message about a text that went through a shell without quotes."""
 
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"?', re.DOTALL)
 _BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[\]{}]', re.DOTALL)
@@ -108,13 +111,15 @@ def _without_gaps(strand: Strand, reading: Reading) -> Strand:
     parts: list[Strand] = []
     done = 0
     for match in _GAP.finditer(outside):
-        if outside[: match.start()].rstrip()[-1:] == ":":
+        before = outside[max(match.start() - 200, 0) : match.start()].rstrip()[-1:]
+        behind = outside[match.end() : match.end() + 200].lstrip()[:1]
+        if before == ":":
             continue
         dots = match.start(1)
         message = "still has a gap"
         reading.fault(strand, Fault("placeholder", message, dots, dots + 3, hint="fill it in"))
         parts.append(strand.cut(done, match.start()))
-        if outside[match.end() : match.end() + 1] not in ("}", "]", "") and "," in match[0]:
+        if before not in ("{", "[", "") and behind not in ("}", "]", "") and "," in match[0]:
             comma = match.start() + match[0].index(",")
             parts.append(strand.cut(comma, comma + 1))
         done = match.end()
@@ -203,9 +208,8 @@ def _parse(reading: Reading) -> None:
 def _reason(strand: Strand, fault: Fault) -> Fault:
     """The reason behind a fault: a shell that took the quotes, an unknown part; or the fault."""
     if '"' not in strand.blanked() and _BARE_KEY.search(strand.text):
-        message = "has lost its double quotes to the shell"
         hint = "put single quotes around the JSON, or a backslash before each double quote"
-        return Fault("syntax", message, 0, len(strand), hint=hint)
+        return Fault("syntax", QUOTES_LOST, 0, len(strand), hint=hint)
     outside = [hole for hole in strand.holes if strand.text[hole.start : hole.start + 1] == '"']
     if outside:
         message = f"cannot be read without knowing {outside[0].name}"
@@ -273,9 +277,19 @@ def _set(reading: Reading, names: list[str], value: Strand, span: tuple[int, int
         before = table.get(key)
         made = [*(before if isinstance(before, list) else []), *value.text.split(",")]
     table[key] = made
-    node.add(Entry(key, start, word_end, Node("scalar", word_end, end, "")))
+    node.add(Entry(key, start, word_end, _spread(made, word_end, end)))
     for hole in value.holes[:1]:
         reading.hole(value, (*outer, key), hole)
+
+
+def _spread(value: Any, start: int, end: int) -> Node:
+    """A tree in which everything stands at the same place."""
+    if not isinstance(value, (dict, list)):
+        return Node("scalar", start, end, "")
+    node = Node("map" if isinstance(value, dict) else "list", start, end, "flow")
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+        node.add(Entry(key, start, end, _spread(item, start, end)))
+    return node
 
 
 def _value(text: str) -> Any:

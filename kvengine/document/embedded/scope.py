@@ -10,10 +10,10 @@ from attrs import define, evolve, field, frozen
 
 from kvengine.document.document import Document
 from kvengine.document.embedded.arguments import CONFIG_FLAG, Arguments, Flag, read_arguments
-from kvengine.document.embedded.reading import Reading, read_dotted, read_object
+from kvengine.document.embedded.reading import QUOTES_LOST, Reading, read_dotted, read_object
 from kvengine.document.embedded.source import Origin, Source
 from kvengine.document.embedded.strand import Hole, Strand
-from kvengine.document.text import Text
+from kvengine.document.text import Fault, Text
 from kvengine.errors import Path, Problem, Severity
 
 __all__ = ["TRIGGER", "Collector", "Scope", "looks_like_config", "release_of"]
@@ -46,7 +46,8 @@ class Scope:
     """What is known where a command stands.
 
     ``literal`` says that no shell sees the words, so that ``$NAME`` in them stays as it is;
-    ``loose`` that the text may be prose, which only mentions commands.
+    ``loose`` that the text may be prose, which only mentions commands. ``spots`` are ranges of
+    the file with the paths that stand there: the entries of a list of arguments.
     """
 
     origin: Origin
@@ -57,6 +58,7 @@ class Scope:
     path: Path = ()
     literal: bool = False
     loose: bool = False
+    spots: tuple[tuple[int, int, Path], ...] = ()
     env_paths: Mapping[str, Path] = field(factory=dict)
     depth: int = 0
 
@@ -143,6 +145,7 @@ class Collector:
             source,
             flags=flags,
             model=arguments.model.text if arguments.model is not None and known else None,
+            head=f"flag:{CONFIG_FLAG}",
             unresolved=(*source.unresolved, *unknown),
         )
         self.add(source, main[0], weak=weak)
@@ -161,6 +164,10 @@ class Collector:
             return None, [Problem("syntax", path, "has no value", place=place)]
         reading = read_object(_with_literals(given.value) if scope.literal else given.value)
         word = given.word.range(0, len(given.word))
+        if given.cut and not any(fault.message == QUOTES_LOST for fault in reading.faults):
+            message = "is cut into several arguments at its blanks"
+            fault = Fault("syntax", message, 0, 1, hint="put quotes around it")
+            reading.fault(given.value, fault)
         return reading, self._problems(reading, scope, path, word)
 
     def add_object(
@@ -183,7 +190,7 @@ class Collector:
         given = marks.get(f"flag:{CONFIG_FLAG}", main)
         problems = self._problems(reading, scope, path, given)
         source = self._source(scope, reading, problems, marks)
-        self.add(evolve(source, flags=flags or {}), main[0], weak=weak)
+        self.add(evolve(source, flags=flags or {}, head=mark), main[0], weak=weak)
 
     def add_table(
         self,
@@ -198,6 +205,10 @@ class Collector:
         if scope.document is not None:
             source = evolve(source, reading=None)
         self.add(evolve(source, flags=flags), None)
+
+    def add_problem(self, problem: Problem, span: tuple[int, int], scope: Scope) -> None:
+        """Keep a place where a config was meant, and what makes it none."""
+        self.add(self._source(scope, None, [problem], {"": span}), span[0])
 
     def add_variables(self, scope: Scope) -> None:
         """Keep a text that does no more than set variables which bear on KV transfer."""
@@ -233,7 +244,7 @@ class Collector:
             problems=tuple(problems),
             unresolved=tuple(unknown),
             document=scope.document,
-            path=scope.path,
+            path=_spot(scope, marks[""][0]),
             reading=reading,
             marks={**variables, **marks},
             env_paths=scope.env_paths,
@@ -272,6 +283,12 @@ class Collector:
             return Problem("placeholder", path, message, "", "info", place=place)
         message = f"still holds the placeholder {hole.name}"
         return Problem("placeholder", path, message, "fill it in", place=place)
+
+
+def _spot(scope: Scope, at: int) -> Path:
+    """The path of the entry that holds the character ``at`` of the file."""
+    inside = (path for start, end, path in scope.spots if start <= at < end)
+    return next(inside, scope.path)
 
 
 def _is_meant(flag: Flag) -> bool:

@@ -170,6 +170,9 @@ class _Reader(Words):
         ):
             self.line.visible = self._exported()
             lines.append(self.line)
+        elif self.line.env:
+            for name, value in self.line.env.items():
+                self._set(name, value, exported=False)
         self.at += len(operator)
         if operator == "\n":
             self._read_heredocs()
@@ -251,8 +254,11 @@ class _Reader(Words):
             if isinstance(value, Strand):
                 self.line.env[name] = value
             return
+        self._set(name, value, exported=head in ("export", "declare"))
+
+    def _set(self, name: str, value: Value, *, exported: bool) -> None:
         old = self.variables.get(name)
-        exported = head in ("export", "declare") or (old is not None and old.exported)
+        exported = exported or (old is not None and old.exported)
         if old is not None or len(self.variables) < _MAX_VARIABLES:
             self.variables[name] = _Variable(value, self.line.branch, exported)
             self.visible = None

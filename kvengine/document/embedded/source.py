@@ -36,7 +36,8 @@ class Source:
     of these values, or of keys below them, means nothing.
 
     ``document`` and ``path`` are the file's own document and the place in it of the config, or
-    of the text that holds it; a script has none. ``index`` counts the configs of the file.
+    of the text that holds it; a script has none. ``head`` is then ``flag:--kv-transfer-config``,
+    or ``env:NAME`` of the variable that holds the config. ``index`` counts the configs of the file.
     """
 
     origin: Origin
@@ -54,6 +55,7 @@ class Source:
     unresolved: tuple[Path, ...] = ()
     document: Document | None = field(default=None, repr=False)
     path: Path = ()
+    head: str = ""
     reading: Reading | None = field(default=None, repr=False)
     marks: Mapping[str, tuple[int, int]] = field(factory=dict, repr=False)
     env_paths: Mapping[str, Path] = field(factory=dict, repr=False)
@@ -96,7 +98,7 @@ class Source:
             return (*self.path, *path)
         if self.path:
             return self.path
-        return next(((head,) for head in self.marks if head), ())
+        return (self.head,) if self.head else ()
 
     def edits(self, changes: Sequence[Change]) -> tuple[Edit, ...]:
         """The changes to the config as edits of the file, through all layers of quoting.

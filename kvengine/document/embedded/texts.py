@@ -52,5 +52,6 @@ def add_yaml(source: Strand, scope: Scope, collector: Collector) -> bool:
         if isinstance(one.data, (dict, list)):
             origin = origin_of(one.data)
             inner = scope.inner(origin=origin, document=None, literal=False)
-            Walker(source, "yaml", collector, one.index).walk(one.tree, one.data, (), inner)
+            walker = Walker(source, "yaml", collector, one.index, outer=scope.path)
+            walker.walk(one.tree, one.data, (), inner)
     return any(isinstance(one.data, (dict, list)) for one in loaded)
