@@ -119,7 +119,10 @@ class _State:
 
     @property
     def _parsed(self) -> tuple[str, Node]:
-        return self.draft.body, _parsed(self.form, self.draft.body)[self.index][1]
+        try:
+            return self.draft.body, _parsed(self.form, self.draft.body)[self.index][1]
+        except Fault as fault:
+            raise CannotEdit((), f"the file {fault.message}") from None
 
     def _first(self, change: Change, ways: Iterator[list[Splice]]) -> _State:
         """The state after the first way that makes the data what the change wants."""

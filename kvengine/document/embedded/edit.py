@@ -58,7 +58,7 @@ def _config_edits(source: Source, changes: Sequence[Change]) -> tuple[Edit, ...]
         documents = parse_all(raw, name=source.name, form="yaml", strict=False)
         inner = next(one for one in documents if one.index == index)
         made = edits(inner, [_shifted(change, base) for change in changes])
-    elif reading.strand.text.startswith("{"):
+    elif reading.is_json:
         inner = Document(name=source.name, form="json", raw=raw, data=source.data)
         made = edits(inner, changes)
     else:

@@ -42,8 +42,9 @@ class Reading:
     ``tree`` counts characters of ``strand``, which is the text after suffixed numbers were
     written out and unknown parts were put in quotes; ``faults`` and the holes of ``unresolved``
     (values that depend on something not known here) count characters of the file. ``data`` is
-    None where there is no config, or none that can be read. ``yaml`` says that the strand is a
-    YAML text: the number of the document in it, and the config's path in that.
+    None where there is no config, or none that can be read. ``is_json`` says that the strand is
+    the config's JSON; ``yaml`` that it is a YAML text: the number of the document in it, and the
+    config's path in that.
     """
 
     strand: Strand
@@ -52,6 +53,7 @@ class Reading:
     faults: list[Fault] = Factory(list)
     unresolved: list[tuple[Path, Hole]] = Factory(list)
     yaml: tuple[int, Path] | None = None
+    is_json: bool = False
 
     def fault(self, strand: Strand, fault: Fault) -> None:
         """Remember a fault of ``strand`` at its place in the file."""
@@ -70,7 +72,7 @@ class Reading:
 def read_object(source: Strand) -> Reading:
     """Read the JSON text of a flag, an environment variable or a YAML value."""
     strand = source.stripped()
-    reading = Reading(strand)
+    reading = Reading(strand, is_json=True)
     if strand.text in ("", "None"):
         what = "is the word None" if strand.text else "is empty"
         message = f"{what}, which vLLM takes for no KV transfer at all, without a message"
