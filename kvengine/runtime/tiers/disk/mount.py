@@ -120,7 +120,7 @@ class Mount:
         self.device = Device(
             BlockIO(files, mode),
             descriptors,
-            reads=options.n_read_threads,
+            reads=options.n_read_threads + options.n_write_threads,  # idle storers load as well
             writes=options.n_write_threads,
         )
         self.catalog = Catalog()

@@ -47,7 +47,8 @@ class DiskOptions:
     """O_DIRECT: where it works, demanded, or not at all."""
     n_read_threads: int = _count(1, 4)
     n_write_threads: int = _count(1, 4)
-    """Reads and writes at a time; one thread more of each computes checksums meanwhile."""
+    """Threads that load, and threads that store, and load when they have nothing to store; at most
+    so many write at a time. One more of each kind computes checksums meanwhile."""
     queue_bytes: int = _count(1, 256 * _MIB)
     """Bytes that may wait in each queue; more is refused."""
     timeout_s: float = field(default=30.0, validator=gt(0))

@@ -27,7 +27,8 @@ from kvengine.units import ceil_div
 __all__ = ["DiskTier"]
 
 _log = logging.getLogger(__name__)
-_CALL_BYTES = 8 << 20
+_LEAST_CALL_BYTES = 512 << 10
+_MOST_CALL_BYTES = 8 << 20
 _NOTHING = memoryview(b"")
 
 
@@ -84,7 +85,9 @@ class DiskTier(Tier):
         new = self._enlist(mount, batch, items)
         batch.when_done(self._pending.strike)
         if new:
-            most_bytes = min(mount.space.segment_bytes // 8, self._share(new, "n_write_threads"))
+            most_bytes = min(
+                mount.space.segment_bytes // 8, _share(new, self._options.n_write_threads)
+            )
             self._workers.watch(batch)
             self._workers.store(
                 [
@@ -110,7 +113,8 @@ class DiskTier(Tier):
         batch.settle_many(misses, Outcome.MISS)
         self._tally.missed(len(misses))
         if wants and mount is not None:
-            most_bytes = self._share(wants, "n_read_threads")
+            threads = self._options.n_read_threads + self._options.n_write_threads
+            most_bytes = _share(wants, threads)
             self._workers.watch(batch)
             self._workers.load(
                 [
@@ -214,11 +218,6 @@ class DiskTier(Tier):
         )
         return False
 
-    def _share(self, chunks: Sequence[Put] | Sequence[Want], threads: str) -> int:
-        """The bytes that one call moves, so that every thread has some to move."""
-        total = sum(len(chunk[2]) for chunk in chunks)
-        return min(_CALL_BYTES, ceil_div(total, getattr(self._options, threads)))
-
     def _store(self, mount: Mount, batch: Batch, extent: Sequence[Put]) -> None:
         started_s = time.perf_counter()
         outcome = mount.writer.write(batch, extent)
@@ -288,6 +287,12 @@ class DiskTier(Tier):
         if time.monotonic() >= self._tend_s:
             self._tend_s = time.monotonic() + self._options.refresh_s
             mount.tend()
+
+
+def _share(chunks: Sequence[Put] | Sequence[Want], threads: int) -> int:
+    """The bytes that one call moves: enough to be quick, and some for every thread if there are."""
+    share = ceil_div(sum(len(chunk[2]) for chunk in chunks), threads)
+    return min(max(share, _LEAST_CALL_BYTES), _MOST_CALL_BYTES)
 
 
 def _part(batch: Batch, chunks: Sequence[Put] | Sequence[Want], run: Callable[[], None]) -> Part:
