@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from attrs import frozen
 
-from kvengine.rules.options import Variant, option, tagged
+from kvengine.rules.options import Variant, open_keys, option, tagged
 
 __all__ = [
     "LAYER_KINDS",
@@ -106,6 +109,13 @@ class StateLayers(HandLayers):
     )
 
 
+@frozen(kw_only=True)
+class OtherLayers(HandLayers):
+    """Layers of a kind that there is not: whatever they hold, the kind is the problem."""
+
+    values: Mapping[str, Any] = open_keys()
+
+
 LAYER_KINDS: dict[str, type[HandLayers]] = {
     "full": FullLayers,
     "window": WindowLayers,
@@ -115,4 +125,4 @@ LAYER_KINDS: dict[str, type[HandLayers]] = {
 }
 """``kind`` -> the class of the table."""
 
-tagged(Variant(tag="kind", classes=LAYER_KINDS, otherwise=HandLayers, closed=True))(HandLayers)
+tagged(Variant(tag="kind", classes=LAYER_KINDS, otherwise=OtherLayers, closed=True))(HandLayers)

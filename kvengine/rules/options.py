@@ -155,6 +155,7 @@ def tagged(variant: Variant) -> Callable[[type[T]], type[T]]:
     """Let a key of its own choose which subclass of an attrs class describes a table."""
 
     def attach(model: type[T]) -> type[T]:
+        assert variant.otherwise is not model, "a choice must lead somewhere"
         model.__variant__ = variant  # type: ignore[attr-defined]
         return model
 
