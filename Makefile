@@ -7,7 +7,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 EXAMPLE := examples/gpt-oss-20b.toml
 
-.PHONY: demo test lint types unit schema bench clean
+.PHONY: demo test lint types unit test-vllm schema clean
 
 demo: $(VENV)/ready
 	$(BIN)/kvengine check $(EXAMPLE)
@@ -25,6 +25,10 @@ types: $(VENV)/ready
 
 unit: $(VENV)/ready
 	$(BIN)/pytest -n 2
+
+# Scenarios inside real vLLM, in environments of their own (some gigabytes, about an hour).
+test-vllm: $(VENV)/ready
+	$(BIN)/python tests/vllm/run.py
 
 schema: $(VENV)/ready
 	$(BIN)/kvengine schema --write
