@@ -79,12 +79,12 @@ def test_json_says_both_paths(run, folder):
     assert [(one["path"], one["config"], one["config_path"]) for one in found] == [
         ("env:VLLM_USE_PACKED_HMA_KV_CACHE", 0, None),
         (
-            "/spec/template/spec/containers/0/args",
+            "/spec/template/spec/containers/0/args/4",
             0,
             "/kv_connector_extra_config/cpu_bytes_to_use",
         ),
         (
-            "/spec/template/spec/containers/0/args",
+            "/spec/template/spec/containers/0/args/4",
             0,
             "/kv_connector_extra_config/blocks_per_chnk",
         ),
