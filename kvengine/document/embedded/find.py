@@ -15,7 +15,7 @@ from kvengine.document.embedded.scope import TRIGGER, Collector, Scope, looks_li
 from kvengine.document.embedded.scripts import add_dotenv, add_script, is_dotenv
 from kvengine.document.embedded.source import Source
 from kvengine.document.embedded.strand import Strand
-from kvengine.document.embedded.texts import SHELL_LINE, add_yaml
+from kvengine.document.embedded.texts import SHELL_LINE, add_text, add_yaml
 from kvengine.document.embedded.words import MAX_SCRIPT_CHARACTERS
 from kvengine.document.read import parse, parse_all
 from kvengine.document.text import Text, decode, refuse
@@ -129,10 +129,11 @@ def _documents(
             return
     if not relevant:
         return
+    tables = [one for one in documents if isinstance(one.data, (dict, list))]
     base = Strand.of(collector.text.body)
-    for document in documents:
-        if not isinstance(document.data, (dict, list)):
-            continue
+    if not tables:
+        add_text(base, Scope(origin="shell", loose=not SHELL_LINE.search(base.text)), collector)
+    for document in tables:
         origin = origin_of(document.data)
         scope = Scope(origin=origin, document=document)
         Walker(base, document.form, collector).walk(document.tree, document.data, (), scope)

@@ -289,6 +289,20 @@ def test_branches_are_not_guessed_between_but_each_value_is_looked_at():
     ]
 
 
+def test_a_yaml_file_that_is_one_text_is_read_as_commands():
+    """A fragment of a manifest: the shell has eaten the quotes."""
+    text = """ARGS="--kv-transfer-config '{"kv_connector":"A"}'"\n"""
+
+    assert told("a.yaml", text) == [
+        (
+            "error",
+            "a.yaml:1:29: flag:--kv-transfer-config: has lost its double quotes to the shell"
+            " [syntax]"
+            " hint: put single quotes around the JSON, or a backslash before each double quote",
+        )
+    ]
+
+
 PROSE = [
     ("notes.txt", "Pass --kv-transfer-config to vllm serve, it takes --kv-transfer-config JSON.\n"),
     (
