@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -58,3 +60,17 @@ def test_every_expectation_has_its_example():
     expected = {file.name.removesuffix(".errors.txt") for file in EXAMPLES.rglob("*.errors.txt")}
 
     assert expected == {file.stem for file in INVALID}
+
+
+@pytest.mark.parametrize(
+    ("script", "ends"),
+    [("plan_a_model.py", "requests at full length\n"), ("round_trip.py", "the same bytes\n")],
+)
+def test_the_scripts_run_as_they_stand(script, ends, tmp_path):
+    """From any folder, on the model beside them."""
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / script], cwd=tmp_path, capture_output=True, text=True
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith(ends)
