@@ -71,7 +71,7 @@ def _of_engine(document: Document, flags: Flags, vllm: str | None) -> Input:
         config=checked.config,
         problems=tuple(_at_flags(checked.problems, flags)),
         text=document,
-        locate=document.place,
+        locate=lambda path: None if path in flags else document.place(path),
     )
 
 
