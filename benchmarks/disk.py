@@ -337,17 +337,17 @@ def reopen(place: Path) -> None:
 
 
 def policy(place: Path) -> None:
-    """Hit rate on the Mooncake conversation trace, beside an exact LRU of as many chunks."""
+    """Hit rate on the Mooncake conversation trace, beside an exact LRU of as much payload."""
     from benchmarks.policies import read_trace
 
     prompts = read_trace()
-    size = 4096
+    size = 16 << 10
     room = memoryview(bytearray(os.urandom(size)))
     total = sum(map(len, prompts))
     for chunks in (5_000, 20_000, 50_000):
         limit = chunks * size
         options = DiskOptions(
-            root_dir=str(place / "policy"), max_bytes=max(limit, 6 * MIB), segment_bytes=MIB
+            root_dir=str(place / "policy"), max_bytes=limit, segment_bytes=max(MIB, limit // 128)
         )
         hits = 0
         with DiskTier(options, identity(size)) as tier:
@@ -364,9 +364,11 @@ def policy(place: Path) -> None:
         shutil.rmtree(place / "policy")
         resident = stats.resident_bytes or 0
         print(
-            f"limit {limit / MIB:.0f} MiB: {hits / total:.2%} hits, exact LRU of the limit "
+            f"limit {limit / MIB:.0f} MiB: {hits / total:.2%} hits; exact LRU of as much payload "
+            f"{lru(prompts, resident // size) / total:.2%}, of the whole limit "
             f"{lru(prompts, chunks) / total:.2%}; resident payload {resident / limit:.0%}, "
-            f"written again {moved / max(stats.stored_bytes, 1):.0%}"
+            f"written again {moved / max(stats.stored_bytes, 1):.0%}",
+            flush=True,
         )
 
 

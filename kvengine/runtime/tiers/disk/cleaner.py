@@ -74,11 +74,11 @@ class Cleaner:
 
     def _write(self, places: Sequence[Place], payloads: Sequence[memoryview]) -> bool:
         deleted: list[bytes] = []
+        old = {place.entry.key: place for place in places}
 
         def enter(segment: Segment, entries: Sequence[Entry]) -> None:
-            for place, entry in zip(places, entries, strict=True):
-                if not self._catalog.move(place, segment, entry):
-                    deleted.append(entry.key)
+            moved = [self._catalog.move(old[entry.key], segment, entry) for entry in entries]
+            deleted.extend(e.key for e, found in zip(entries, moved, strict=True) if not found)
 
         try:
             self._journal.write([place.entry.key for place in places], payloads, enter)

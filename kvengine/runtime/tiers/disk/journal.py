@@ -92,20 +92,14 @@ class Journal:
     ) -> None:
         """Write chunks next to each other; when they are on disk, ``enter`` makes them known.
 
-        Raises ``NoRoom``, or ``OSError``; then none of them is known.
+        Those that do not fit into the segment that is being written go to the next. Raises
+        ``NoRoom``, or ``OSError``; then none of those that are left is known.
         """
-        place = self._reserve([len(payload) for payload in payloads])
-        try:
-            entries = write_extent(self._device, place, keys, payloads)
-            if self._fsync == "put":
-                self._sync(place.segment)
-            with self._lock:
-                place.segment.entries.extend(entries)
-            (enter or self._catalog.add)(place.segment, entries)
-        finally:
-            with self._lock:
-                place.segment.writing -= 1
-            self._seal_complete(place.segment)
+        while keys:
+            place = self._reserve([len(payload) for payload in payloads])
+            count = len(place.lengths)
+            self._write(place, keys[:count], payloads[:count], enter or self._catalog.add)
+            keys, payloads = keys[count:], payloads[count:]
 
     def write_deleted(self, keys: Sequence[bytes]) -> None:
         """Write that keys were deleted, for the next start. Raises as ``write`` does."""
@@ -199,6 +193,25 @@ class Journal:
                 self._closed.append(active)
         if active is not None:
             self._seal_complete(active)
+
+    def _write(
+        self,
+        place: Reservation,
+        keys: Sequence[bytes],
+        payloads: Sequence[memoryview],
+        enter: Enter,
+    ) -> None:
+        try:
+            entries = write_extent(self._device, place, keys, payloads)
+            if self._fsync == "put":
+                self._sync(place.segment)
+            with self._lock:
+                place.segment.entries.extend(entries)
+            enter(place.segment, entries)
+        finally:
+            with self._lock:
+                place.segment.writing -= 1
+            self._seal_complete(place.segment)
 
     def _segments(self) -> list[Segment]:
         return [*self._closed, *([self._active] if self._active else [])]

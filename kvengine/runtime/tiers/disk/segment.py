@@ -101,15 +101,17 @@ class Segment:
         self.gone = False
 
     def reserve(self, lengths: Sequence[int]) -> Reservation | None:
-        """Room for an extent of chunks of these lengths and for the index; None if there is not."""
-        end = self.tail + extent_bytes(lengths)
-        if end + index_bytes(self.reserved + len(lengths)) > self.header.segment_bytes:
-            return None
-        place = Reservation(self, self.tail, tuple(lengths))
-        self.tail = end
-        self.reserved += len(lengths)
-        self.writing += 1
-        return place
+        """Room for an extent of the first of these chunks, and the index; None if none fits."""
+        for count in range(len(lengths), 0, -1):
+            some = tuple(lengths[:count])
+            end = self.tail + extent_bytes(some)
+            if end + index_bytes(self.reserved + count) <= self.header.segment_bytes:
+                place = Reservation(self, self.tail, some)
+                self.tail = end
+                self.reserved += count
+                self.writing += 1
+                return place
+        return None
 
     def pin(self) -> bool:
         """Keep the segment's bytes in place until ``unpin``; False if they are gone already."""

@@ -269,6 +269,8 @@ class DiskTier(Tier):
                 self._look_after()
             except (OSError, TierError, NoRoom) as error:
                 self._complaints.say("tend", "%s: %s", self._options.root_dir, error)
+            except Exception:
+                _log.exception("%s: an error that nobody expected", self._options.root_dir)
 
     def _look_after(self) -> None:
         mount = self._mount
