@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _target(wanted: int | None) -> int:
-    from kvengine.rules.migrate import CURRENT
+    from kvengine.rules.modes import CURRENT
 
     if wanted is None:
         return CURRENT

@@ -14,7 +14,7 @@ from kvengine.config.engine import Config
 from kvengine.config.load import examine
 from kvengine.document import Document, parse
 from kvengine.errors import Path, Place, PlanError, Problem
-from kvengine.rules.migrate import CURRENT
+from kvengine.rules.modes import CURRENT
 
 if TYPE_CHECKING:
     from kvengine.document.embedded import Source

@@ -18,8 +18,8 @@ from kvengine.document.changes import at as value_at
 from kvengine.document.changes import changed, has
 from kvengine.errors import ConfigError, DocumentError, Path, Problem, Put, show
 from kvengine.rules.check import check
-from kvengine.rules.migrate import CURRENT, Migration, migrate
-from kvengine.rules.modes import Mode
+from kvengine.rules.migrate import Migration, migrate
+from kvengine.rules.modes import CURRENT, Mode
 from kvengine.rules.releases import KNOWN, NEWEST, Release, release
 
 __all__ = ["Checked", "examine", "judge_engine", "load"]

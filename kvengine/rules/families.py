@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
+from kvengine.rules.modes import CURRENT
 from kvengine.rules.options import OWN_KEYS, Variant, own_keys_of, variant_of
 from kvengine.rules.registry import Registry
 from kvengine.rules.shapes import fields_of
@@ -29,10 +30,14 @@ def _leaves(model: type) -> Iterator[type]:
 
 
 @cache
-def keys_of(variant: Variant) -> frozenset[str]:
-    """Every key that some choice declares."""
+def keys_of(variant: Variant, version: int = CURRENT) -> frozenset[str]:
+    """Every key that some choice declares, as documents of ``version`` spell them."""
     return frozenset(
-        key for models in leaves(variant).values() for model in models for key in fields_of(model)
+        key
+        for models in leaves(variant).values()
+        for model in models
+        for key, field in fields_of(model).items()
+        if field.option.spelled_since <= version
     )
 
 

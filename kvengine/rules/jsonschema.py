@@ -10,7 +10,7 @@ from typing import Any
 from attrs import Factory, define
 
 from kvengine.rules.families import keys_of, patterns_of
-from kvengine.rules.modes import Mode
+from kvengine.rules.modes import CURRENT, Mode
 from kvengine.rules.options import Variant, is_open, own_keys_of, refuses, variant_of
 from kvengine.rules.readings import Bounds
 from kvengine.rules.registry import Registry, named
@@ -118,7 +118,9 @@ class _Writer:
         if is_open(model):
             pass
         elif family is not None and not refuses(model):
-            branches.append(self.shared(f"Any{family.kind.title()}Key", lambda: _keys(family)))
+            branches.append(
+                self.shared(f"Any{family.kind.title()}Key", lambda: _keys(family, self.mode))
+            )
         else:
             patterns = own_keys_of(model)
             if patterns:
@@ -320,9 +322,10 @@ def _one_of(names: list[str]) -> Json:
     return {"const": names[0]} if len(names) == 1 else {"enum": names}
 
 
-def _keys(family: Variant) -> Json:
+def _keys(family: Variant, mode: Mode) -> Json:
     """Every key of a family of tables: another's passes with a warning, which no schema knows."""
-    words = "|".join(re.escape(key) for key in sorted(keys_of(family)))
+    version = 1 if mode == "old" else CURRENT
+    words = "|".join(re.escape(key) for key in sorted(keys_of(family, version)))
     patterns: Json = {f"^({words})$": {}, **{pattern: {} for pattern in patterns_of(family)}}
     return {"type": "object", "patternProperties": patterns, "additionalProperties": False}
 

@@ -11,12 +11,10 @@ from kvengine.document.changes import changed
 from kvengine.errors import Drop, Path, Put
 from kvengine.rules.deprecation import carried_over
 from kvengine.rules.judge import meaning
+from kvengine.rules.modes import CURRENT
 from kvengine.rules.tables import tables
 
-__all__ = ["CURRENT", "Migration", "migrate"]
-
-CURRENT = 2
-"""The version of the document that we write."""
+__all__ = ["Migration", "migrate"]
 
 
 @frozen
