@@ -363,6 +363,8 @@ def _describe(field: Field) -> str:
         text += f" Unit: {option.unit}."
     if option.default_text:
         text += f" Default: {option.default_text}."
+    elif field.default is None and not option.required and field.shape.table is None:
+        text += " Default: none."
     if option.vllm.since or option.vllm.until:
         text += f" vLLM: {option.vllm}."
     return text

@@ -49,7 +49,7 @@ STORE = {
             "minimum": 1,
         },
         "tokens": {
-            "description": "Tokens per chunk. Unit: tokens.",
+            "description": "Tokens per chunk. Unit: tokens. Default: none.",
             "type": "integer",
             "minimum": 1,
         },
