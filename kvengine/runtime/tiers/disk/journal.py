@@ -79,7 +79,7 @@ class Journal:
     def prepare(self) -> None:
         """Have a file ready for the next segment while this one is written, if there is room."""
         with self._lock:
-            if self._spares or self._space.full or self._active is None:
+            if self._spares or self._active is None:
                 return
             own_bytes = self.used_bytes
         file = self._space.grow(own_bytes)
