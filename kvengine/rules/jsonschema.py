@@ -50,9 +50,12 @@ def object_schema(
 
 
 def _complete(schema: Json) -> None:
-    """Name every required key among the properties: ajv's strict mode asks for that."""
+    """Name every required key among the properties: ajv's strict mode asks for that.
+
+    As ``true``: an editor would offer an object, where the table itself may not have the key.
+    """
     for key in schema.get("required", ()):
-        schema.setdefault("properties", {}).setdefault(key, {})
+        schema.setdefault("properties", {}).setdefault(key, True)
     for name in ("properties", "patternProperties", "definitions", "dependencies"):
         for part in schema.get(name, {}).values():
             if isinstance(part, dict):

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 from attrs import frozen
 
 from kvengine.errors import Drop, Fix, Path, Problem, Severity, show
-from kvengine.rules.conditions import Absent, Condition, all_of
+from kvengine.rules.conditions import Absent, Condition, Given, all_of
 from kvengine.rules.releases import ALWAYS, Releases
 
 __all__ = [
@@ -69,6 +69,11 @@ def _given(key: str, nullable: Set[str], then: dict[str, Any]) -> dict[str, Any]
         condition = {"properties": {key: {"not": {"type": "null"}}}, "required": [key]}
         return {"if": condition, "then": then}
     return {"dependencies": {key: then}}
+
+
+def _never(names: tuple[str, ...], message: str) -> dict[str, Any]:
+    """A schema that refuses keys; as names, for an editor would offer properties."""
+    return {"propertyNames": {"not": {"enum": [*names]}, "errorMessage": message}}
 
 
 @frozen
@@ -202,6 +207,8 @@ class Fault:
         if self.severity != "error":
             return []
         key = self.at.key
+        if isinstance(self.at, Given) and not self.when and key not in nullable:
+            return [_never((key,), f"{self.says.replace('{value}', 'this')}: {self.because}")]
         then: dict[str, Any]
         if isinstance(self.at, Absent):
             then = {"required": [key]}
@@ -238,9 +245,8 @@ class Elsewhere:
                 yield Problem("misplaced", (name,), says, self.because, fix=fix)
 
     def as_schema(self, nullable: Set[str]) -> list[dict[str, Any]]:
-        """None of the keys; as names, for an editor would offer properties."""
-        refused = {"enum": [*self.names]}
-        return [{"propertyNames": {"not": refused, "errorMessage": f"belongs to {self.home}"}}]
+        """None of the keys."""
+        return [_never(self.names, f"belongs to {self.home}")]
 
     def as_sentence(self) -> str:
         """The relation for the reference page."""

@@ -180,7 +180,8 @@ class DetectorNamed:
         unnamed_top = {"properties": {_TOP: {"not": names}}}
         filled_top = {"type": "object", "minProperties": 1, "not": {"required": [_CLS]}}
         named_tier = {"type": "object", "properties": {_TOP: names}, "required": [_TOP]}
-        tier = {"if": {"type": "object"}, "then": {"type": "object", "properties": {_TOP: names}}}
+        given = {"type": "object", "required": [_TOP]}
+        tier = {"if": given, "then": {"type": "object", "properties": {_TOP: names}}}
         return [
             {
                 "if": unnamed_top,
