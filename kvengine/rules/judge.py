@@ -106,11 +106,18 @@ def _hint(field: Field) -> str:
     return f"write for example {show(option.examples[0])}" if option.examples else ""
 
 
+def _advice(fix: Fix | None, field: Field) -> str:
+    """The value that a fix would write, or an example of a right one."""
+    if fix is not None and isinstance(fix.changes[0], Put):
+        return f"write {show(fix.changes[0].value)}"
+    return _hint(field)
+
+
 def _read_by_engine(value: Any, outcome: Outcome, field: Field, path: Path) -> Problem | None:
     """The problem of a value that the release converts, refuses or misreads."""
     if outcome.verdict == "raises":
         fix = _convert(value, field, path)
-        return Problem(outcome.code, path, outcome.says, _hint(field), fix=fix)
+        return Problem(outcome.code, path, outcome.says, _advice(fix, field), fix=fix)
     wrong = _range(outcome.value, field, path)
     if wrong is None and field.shape.choices and outcome.value is not None:
         wrong = _type(outcome.value, field, path)
@@ -184,7 +191,7 @@ def _type(value: Any, field: Field, path: Path) -> Problem | None:
             "type", path, f"must be {_expected(shape)}, not null", "leave it out instead", fix=fix
         )
     fix = _convert(value, field, path)
-    hint = f"write {show(fix.changes[0].value)}" if fix else _hint(field)  # type: ignore[union-attr]
+    hint = _advice(fix, field)
     return Problem("type", path, f"must be {_expected(shape)}, not {_found(value)}", hint, fix=fix)
 
 
