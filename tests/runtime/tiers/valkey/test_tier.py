@@ -310,7 +310,7 @@ def test_sentinels_lead_to_the_server(tmp_path):
         watch.write_text(
             f"sentinel monitor kv 127.0.0.1 {first.port} 1\n"
             "sentinel down-after-milliseconds kv 300\n"
-            "sentinel failover-timeout kv 1000\n"
+            "sentinel failover-timeout kv 5000\n"
         )
         with (
             server(tmp_path / "watch", str(watch), "--sentinel") as sentinel,
@@ -319,8 +319,10 @@ def test_sentinels_lead_to_the_server(tmp_path):
             assert set(put(tier, KEYS)) == {DONE}
             with second.client() as client:
                 wait_until(lambda: client.dbsize() == len(KEYS))
+            with sentinel.client() as watcher:  # it asks for replicas every ten seconds
+                wait_until(lambda: watcher.sentinel_slaves("kv"), 30)
             first.kill()
-            wait_until(lambda: put(tier, [key_of(77)]) == (DONE,), 20)
+            wait_until(lambda: put(tier, [key_of(77)]) == (DONE,), 60)
 
             assert readable(tier, KEYS) == KEYS
 
