@@ -322,7 +322,7 @@ def test_sentinels_lead_to_the_server(tmp_path):
             with sentinel.client() as watcher:  # it asks for replicas every ten seconds
                 wait_until(lambda: watcher.sentinel_slaves("kv"), 30)
             first.kill()
-            wait_until(lambda: put(tier, [key_of(77)]) == (DONE,), 60)
+            wait_until(lambda: put(tier, [key_of(77)]) == (DONE,), 20)
 
             assert readable(tier, KEYS) == KEYS
 
