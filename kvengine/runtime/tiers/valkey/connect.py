@@ -16,13 +16,14 @@ from redis.sentinel import Sentinel
 
 from kvengine.runtime.tiers.base import TierError
 from kvengine.runtime.tiers.valkey.options import Address, ValkeyOptions, addresses
+from kvengine.runtime.tiers.valkey.sockets import Sockets
 from kvengine.runtime.tiers.valkey.wire import connection_class
 
 __all__ = ["connect"]
 
 
-def connect(options: ValkeyOptions) -> Any:
-    """A client, thread-safe, that connects on first use (a cluster's: now).
+def connect(options: ValkeyOptions, sockets: Sockets) -> Any:
+    """A client, thread-safe, that connects on first use (a cluster's: now), with ``sockets``.
 
     It never tries twice by itself: who knows the deadline does. Raises TierError for options that
     cannot work, and what the client raises when a cluster is not to be reached.
@@ -30,11 +31,11 @@ def connect(options: ValkeyOptions) -> Any:
     servers = addresses(options)
     common = _common(options, servers[0])
     if options.cluster:
-        return _cluster(options, servers, common)
+        return _cluster(options, servers, common, sockets)
     if options.service:
-        return _sentinel(options, servers, common)
+        return _sentinel(options, servers, common, sockets)
     server = servers[0]
-    kind = connection_class(tls=server.tls, unix=bool(server.path))
+    kind = connection_class(sockets, tls=server.tls, unix=bool(server.path))
     place: dict[str, Any] = {"host": server.host, "port": server.port}
     if server.path:
         place = {"path": server.path}
@@ -79,8 +80,10 @@ def _credentials(username: str | None, password_env: str | None) -> dict[str, An
     return {"credential_provider": provider}
 
 
-def _cluster(options: ValkeyOptions, servers: list[Address], common: dict[str, Any]) -> Any:
-    kind = connection_class(tls=servers[0].tls)
+def _cluster(
+    options: ValkeyOptions, servers: list[Address], common: dict[str, Any], sockets: Sockets
+) -> Any:
+    kind = connection_class(sockets, tls=servers[0].tls)
     common.pop("client_name")
     problem: Exception | None = None
     for server in servers:
@@ -94,18 +97,23 @@ def _cluster(options: ValkeyOptions, servers: list[Address], common: dict[str, A
     raise problem
 
 
-def _sentinel(options: ValkeyOptions, servers: list[Address], common: dict[str, Any]) -> Any:
+def _sentinel(
+    options: ValkeyOptions, servers: list[Address], common: dict[str, Any], sockets: Sockets
+) -> Any:
     tls = servers[0].tls
     own = ("client_name", "credential_provider")
     to_sentinels = {name: common[name] for name in common if name not in own}
     to_sentinels |= _credentials(options.sentinel_username, options.sentinel_password_env)
-    manager: Any = Sentinel
-    return manager(
+    make: Any = Sentinel
+    manager = make(
         [(server.host, server.port) for server in servers],
         sentinel_kwargs={"ssl": tls, **to_sentinels},
-    ).master_for(
+    )
+    for sentinel in manager.sentinels:
+        sentinel.connection_pool.connection_class = connection_class(sockets, tls=tls)
+    return manager.master_for(
         options.service,
-        connection_class=connection_class(tls=tls, sentinel=True),
+        connection_class=connection_class(sockets, tls=tls, sentinel=True),
         db=servers[0].db,
         **common,
     )

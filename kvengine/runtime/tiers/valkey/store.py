@@ -81,10 +81,6 @@ class Store:
         room = memoryview(bytearray(len(payload)))
         return self.get([(b"\0probe", room)], until_s) == [True] and room == payload
 
-    def close(self) -> None:
-        """Close all connections."""
-        self._client.close()
-
     def _pipe(self) -> Any:
         if self._cluster:
             return self._client.pipeline()

@@ -30,6 +30,7 @@ from kvengine.runtime.tiers.valkey.connect import connect
 from kvengine.runtime.tiers.valkey.options import ValkeyOptions
 from kvengine.runtime.tiers.valkey.parts import PART_BYTES
 from kvengine.runtime.tiers.valkey.presence import Presence
+from kvengine.runtime.tiers.valkey.sockets import Sockets
 from kvengine.runtime.tiers.valkey.store import Store
 from kvengine.runtime.tiers.work import Part, Workers
 from kvengine.units import ceil_div
@@ -62,6 +63,7 @@ class ValkeyTier(Tier):
         self._tally = Tally(name)
         self._complaints = Complaints(_log)
         self._presence = Presence(options.presence_s)
+        self._sockets = Sockets()
         self._store: Store | None = None
         self._connecting = threading.Lock()
         self._closed = False
@@ -151,8 +153,7 @@ class ValkeyTier(Tier):
             return
         self._closed = True
         self._workers.close(timeout_s)
-        if self._store is not None:
-            self._store.close()
+        self._sockets.close()
 
     def _batch(self, items: Sequence[Item], timeout_s: float | None) -> Batch:
         default_s = self._options.timeout_s
@@ -294,7 +295,7 @@ class ValkeyTier(Tier):
             if self._store is None:
                 options = self._options
                 try:
-                    client = connect(options)
+                    client = connect(options, self._sockets)
                 except RedisClusterException as error:
                     raise LostConnection(str(error)) from error
                 self._store = Store(

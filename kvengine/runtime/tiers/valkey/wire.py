@@ -9,6 +9,7 @@ read from the socket to where the calling thread wants them. Everything else abo
 
 from __future__ import annotations
 
+import socket
 import ssl
 import threading
 import time
@@ -22,6 +23,8 @@ from redis.exceptions import ConnectionError as LostConnection
 from redis.exceptions import InvalidResponse
 from redis.exceptions import TimeoutError as TooLate
 from redis.sentinel import SentinelManagedConnection, SentinelManagedSSLConnection
+
+from kvengine.runtime.tiers.valkey.sockets import Sockets
 
 __all__ = ["Gathered", "connection_class", "landing"]
 
@@ -223,6 +226,7 @@ class _Parser:
 class _Landing:
     """What a connection of the client's becomes: ours to pack and parse."""
 
+    sockets: Sockets
     _parser: _Parser
     _sock: Any
 
@@ -241,11 +245,18 @@ class _Landing:
         super().send_command(*args, **kwargs)  # type: ignore[misc]
         self._parser.expect(_task.targets if args[0] == "MGET" else ())
 
+    def read_response(self, *args: Any, **kwargs: Any) -> Any:
+        """The next reply; after anything else, which a sentinel's would survive, disconnected."""
+        return super().read_response(*args, **kwargs | {"disconnect_on_error": True})  # type: ignore[misc]
+
     def send_packed_command(self, command: Any, check_health: bool = True) -> None:
         """Send within the deadline."""
         if self._sock is not None and _task.deadline_s is not None:
             self._sock.settimeout(_left_s())
         super().send_packed_command(command, check_health)  # type: ignore[misc]
+
+    def _connect(self) -> socket.socket:
+        return self.sockets.open(super()._connect)  # type: ignore[misc]
 
 
 class _Plain(_Landing, Connection):
@@ -268,13 +279,16 @@ class _SentinelTls(_Landing, SentinelManagedSSLConnection):
     pass
 
 
-def connection_class(*, tls: bool, unix: bool = False, sentinel: bool = False) -> type:
-    """The class of connections of this kind, for the ``connection_class`` of a pool."""
+def connection_class(
+    sockets: Sockets, *, tls: bool, unix: bool = False, sentinel: bool = False
+) -> type:
+    """For the ``connection_class`` of a pool: connections of this kind, which ``sockets`` knows."""
+    kind: type = _Tls if tls else _Plain
     if unix:
-        return _Unix
-    if sentinel:
-        return _SentinelTls if tls else _Sentinel
-    return _Tls if tls else _Plain
+        kind = _Unix
+    elif sentinel:
+        kind = _SentinelTls if tls else _Sentinel
+    return type(kind.__name__, (kind,), {"sockets": sockets})
 
 
 def _left_s() -> float:

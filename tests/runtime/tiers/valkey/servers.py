@@ -75,6 +75,11 @@ class Server:
     def client(self, **options: Any) -> redis.Redis:
         return redis.Redis(host="127.0.0.1", port=self.port, protocol=2, **options)
 
+    def num_tier_connections(self) -> int:
+        """The connections that tiers have here; others have names of their own."""
+        with self.client(client_name="watcher") as client:
+            return sum(each["name"] in ("", "kvengine") for each in client.client_list())
+
     def _await(self) -> None:
         until_s = time.monotonic() + 10
         while time.monotonic() < until_s:

@@ -231,6 +231,35 @@ def test_close_leaves_no_thread_and_refuses_what_comes_later(fresh):
     assert tier.resolve(KEYS[:1], 1) in ([False], [True])
 
 
+def test_close_leaves_no_connection_and_none_is_made_later(fresh):
+    """Also by a prober or a look-up that comes late."""
+    tier = store(fresh.url)
+    put(tier, KEYS)
+    assert fresh.num_tier_connections()
+    tier.close()
+    wait_until(lambda: not fresh.num_tier_connections())
+
+    assert not tier.probe(1)
+    assert not tier.probe(1)
+    assert not fresh.num_tier_connections()
+
+
+def test_close_ends_a_connection_that_is_in_use(fresh):
+    """A reply that takes too long does not keep it."""
+    tier = store(fresh.url, retries=5)
+    put(tier, KEYS[:1])
+    with fresh.client(client_name="blocker") as client:
+        client.execute_command("CLIENT", "PAUSE", 2000)
+        batch = tier.get([(KEYS[0], memoryview(bytearray(CHUNK_BYTES)))], 30)
+        time.sleep(0.1)
+        started_s = time.monotonic()
+        tier.close(0.1)
+
+    assert done(batch) != (DONE,)
+    assert time.monotonic() - started_s < 1.5
+    wait_until(lambda: not fresh.num_tier_connections())
+
+
 def test_a_unix_socket_leads_to_the_store(tmp_path):
     """Quicker than TCP on one machine."""
     path = tmp_path / "s"
@@ -300,6 +329,17 @@ def test_a_cluster(tmp_path):
             assert set(outcomes) - {DONE} <= {Outcome.FAILED, Outcome.TIMEOUT}
 
 
+def test_close_leaves_no_connection_to_any_node_of_a_cluster(tmp_path):
+    """Each has a pool of its own."""
+    with cluster(tmp_path) as nodes:
+        tier = store([node.url for node in nodes], cluster=True, timeout_s=10)
+        assert set(put(tier, KEYS)) == {DONE}
+        assert all(node.num_tier_connections() for node in nodes)
+        tier.close()
+
+        wait_until(lambda: not any(node.num_tier_connections() for node in nodes))
+
+
 def test_sentinels_lead_to_the_server(tmp_path):
     """And to its replica when it dies."""
     with (
@@ -325,6 +365,10 @@ def test_sentinels_lead_to_the_server(tmp_path):
             wait_until(lambda: put(tier, [key_of(77)]) == (DONE,), 20)
 
             assert readable(tier, KEYS) == KEYS
+            assert second.num_tier_connections()
+            tier.close()
+            wait_until(lambda: not second.num_tier_connections())
+            wait_until(lambda: not sentinel.num_tier_connections())
 
 
 @pytest.mark.parametrize(
