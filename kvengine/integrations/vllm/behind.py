@@ -16,6 +16,7 @@ from attrs import frozen
 from kvengine.runtime.places import Place
 from kvengine.runtime.pool import HostPool
 from kvengine.runtime.tiers.base import Batch, Outcome, Tier
+from kvengine.runtime.tiers.health import Guarded
 
 __all__ = ["Behind"]
 
@@ -40,10 +41,18 @@ class _Transfer:
 class Behind:
     """The tiers behind a pool whose bytes are ``data``. Single owner, as the pool."""
 
-    def __init__(self, pool: HostPool, data: memoryview, tiers: Sequence[Tier]) -> None:
+    def __init__(
+        self,
+        pool: HostPool,
+        data: memoryview,
+        tiers: Sequence[Tier],
+        announced: Collection[int] = (),
+    ) -> None:
         self._pool = pool
         self._data = data
         self.tiers = tuple(tiers)
+        self.announced = frozenset(announced)
+        """The tiers of which it is published what they hold."""
         self.counts = tuple(dict.fromkeys(_COUNTS, 0) for _ in tiers)
         """What became of chunks, per tier."""
         self._wanted: dict[int, dict[bytes, None]] = {}
@@ -54,11 +63,18 @@ class Behind:
         self.arrived: list[tuple[bytes, set[str]]] = []
         """Chunks that came up since the last look, pinned once, and who waits for them."""
         self.evicted: list[bytes] = []
+        self.written: list[tuple[int, list[bytes]]] = []
+        """Chunks that announced tiers took since the last look."""
 
     @property
     def busy(self) -> bool:
         """Whether anything is under way."""
         return bool(self._transfers or self._wanted)
+
+    def in_service(self, index: int) -> bool:
+        """Whether a tier is in use; a guard takes one out that keeps failing."""
+        tier = self.tiers[index]
+        return tier.in_service if isinstance(tier, Guarded) else True
 
     def wait_for(self, key: bytes, request: str) -> None:
         """A request waits for a chunk too, if that comes from a tier."""
@@ -191,9 +207,12 @@ class Behind:
 
     def _went(self, transfer: _Transfer) -> None:
         counts = self.counts[transfer.tier]
-        done = sum(outcome is Outcome.DONE for outcome in transfer.batch.outcomes)
-        counts["demoted_chunks"] += done
-        counts["refused_demotions"] += len(transfer.keys) - done
+        outcomes = zip(transfer.keys, transfer.batch.outcomes, strict=True)
+        done = [key for key, outcome in outcomes if outcome is Outcome.DONE]
+        counts["demoted_chunks"] += len(done)
+        counts["refused_demotions"] += len(transfer.keys) - len(done)
+        if done and transfer.tier in self.announced:
+            self.written.append((transfer.tier, done))
         self._pool.complete_load(transfer.keys)
 
     def _view(self, place: Place) -> tuple[memoryview, bytearray | None]:

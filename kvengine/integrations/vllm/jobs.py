@@ -9,9 +9,9 @@ reads the marks. Only then are the places that the job wrote or read given to an
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from attrs import field, frozen
+from attrs import define, field
 
 __all__ = ["OPEN", "Board", "Job", "Jobs", "Mark"]
 
@@ -24,7 +24,7 @@ class Mark(enum.IntEnum):
     FAILED = 2
 
 
-OPEN = Mark.OPEN
+OPEN, _DONE, _FAILED = Mark
 
 
 class Board:
@@ -41,25 +41,22 @@ class Board:
 
     def read(self, ranks: int, ticket: int) -> Mark:
         """``OPEN`` until the first ``ranks`` ranks are through; ``FAILED`` if one of them did."""
-        marks = self._memory[ticket : ranks * self.num_tickets : self.num_tickets]
-        worst = Mark.DONE
-        for mark in marks:
-            if mark == Mark.OPEN:
-                return Mark.OPEN
-            worst = max(worst, Mark(mark))
-        return worst
+        marks = bytes(self._memory[ticket : ranks * self.num_tickets : self.num_tickets])
+        if OPEN in marks:
+            return OPEN
+        return _FAILED if _FAILED in marks else _DONE
 
     def clear(self, ticket: int) -> None:
         """Make a ticket fit for the next job."""
         for rank in range(self.num_ranks):
-            self.set(rank, ticket, Mark.OPEN)
+            self.set(rank, ticket, OPEN)
 
     def release(self) -> None:
         """Let go of the memory."""
         self._memory.release()
 
 
-@frozen(eq=False)
+@define(eq=False)
 class Job:
     """Chunks that the ranks store or load in one go."""
 
@@ -89,6 +86,11 @@ class Jobs:
         """Whether no ticket is left: nothing more can be started now."""
         return not self._free
 
+    @property
+    def abandoned(self) -> bool:
+        """Whether :meth:`finished` has jobs to watch."""
+        return bool(self._stale)
+
     def store(self, keys: Sequence[bytes], *, ranks: int) -> Job:
         """Open a job that stores chunks."""
         job = self._begin(True, keys, ranks)
@@ -103,18 +105,17 @@ class Jobs:
 
     def stored(self, keys: Iterable[bytes]) -> Iterator[tuple[Job, bool]]:
         """Close the store jobs of these chunks; each with whether every rank did it."""
-        found = {job.ticket: job for key in keys if (job := self._store_of.get(key))}
-        for job in found.values():
-            for key in job.keys:
-                self._store_of.pop(key, None)
-            yield job, self._close(job) is not Mark.FAILED
+        for key in keys:
+            job = self._store_of.pop(key, None)
+            if job is not None and self._open.get(job.ticket) is job:
+                yield job, self._close(job) is not _FAILED
 
-    def loaded(self, keys: Iterable[bytes], request: str) -> Job | None:
+    def loaded(self, keys: Collection[bytes], request: str) -> Job | None:
         """Close the load job of a request that covers exactly these chunks; None if unknown."""
         wanted = set(keys)
         jobs = self._loads_of.get(request, [])
         for index, job in enumerate(jobs):
-            if set(job.keys) == wanted:
+            if len(job.keys) == len(wanted) and wanted.issuperset(job.keys):
                 del jobs[index]
                 if not jobs:
                     del self._loads_of[request]
@@ -131,11 +132,9 @@ class Jobs:
 
     def finished(self) -> Iterator[Job]:
         """Abandoned jobs that every rank is through with; each is closed."""
-        if not self._stale:
-            return
         still: list[Job] = []
         for job in self._stale:
-            if self._board.read(job.ranks, job.ticket) is Mark.OPEN:
+            if self._board.read(job.ranks, job.ticket) is OPEN:
                 still.append(job)
                 continue
             self._retire(job)

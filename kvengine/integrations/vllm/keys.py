@@ -27,6 +27,6 @@ class Numbers:
         """One key as the ledger has it."""
         return key if self._same else key[:-4] + self._ours[key[-4:]]
 
-    def theirs(self, keys: list[bytes]) -> list[bytes]:
+    def theirs(self, keys: Sequence[bytes]) -> list[bytes]:
         """Keys as vLLM has them."""
-        return keys if self._same else [key[:-4] + self._theirs[key[-4:]] for key in keys]
+        return list(keys) if self._same else [key[:-4] + self._theirs[key[-4:]] for key in keys]

@@ -9,8 +9,7 @@ from __future__ import annotations
 import enum
 import time
 from collections.abc import Collection, Sequence
-
-from attrs import frozen
+from typing import NamedTuple, cast
 
 from kvengine.integrations.vllm.behind import Behind
 from kvengine.integrations.vllm.jobs import Board, Jobs
@@ -25,39 +24,43 @@ _HOLD_S = 30.0
 """How long a chunk that came up from a tier is kept for the request that waits for it."""
 
 
-class Answer(enum.Enum):
+class Answer(enum.IntEnum):
     """Whether a chunk can be loaded."""
 
-    MISS = "miss"
-    HIT = "hit"
-    PENDING = "pending"
+    MISS = 0
+    HIT = 1
+    PENDING = 2
     """It will be: on its way from the device or from a tier."""
-    RETRY = "retry"
+    RETRY = 3
     """Not known yet whether a tier has it."""
 
 
-@frozen
-class Order:
+_FOUND_HIT, _FOUND_PENDING, _FOUND_MISS = Found.HIT, Found.PENDING, Found.MISS
+_MISS, _HIT, _PENDING, _RETRY = Answer.MISS, Answer.HIT, Answer.PENDING, Answer.RETRY
+
+
+class Order(NamedTuple):
     """What the ranks are to do: the places of the chunks, in order, and the job's ticket."""
 
     ticket: int
     keys: list[bytes]
-    places: list[Place]
+    places: Sequence[Place]
     evicted: list[bytes]
 
 
-@frozen
-class Event:
-    """Chunks became loadable from host memory, or left it."""
+class Event(NamedTuple):
+    """Chunks became loadable from host memory, or left it; or a tier took them."""
 
-    keys: list[bytes]
+    keys: Sequence[bytes]
     removed: bool
+    tier: int | None = None
 
 
 class Ledger:
     """The books of one engine's host memory; chunks hold the bytes of all ranks.
 
-    ``writers`` is how many ranks store a chunk: 1 where all hold the same bytes.
+    ``writers`` is how many ranks store a chunk: 1 where all hold the same bytes. What
+    ``announced`` tiers take makes an event too.
     """
 
     def __init__(
@@ -69,9 +72,10 @@ class Ledger:
         *,
         writers: int,
         store_threshold: int = 0,
+        announced: Collection[int] = (),
     ) -> None:
         self.pool = pool
-        self.behind = Behind(pool, data, tiers)
+        self.behind = Behind(pool, data, tiers, announced)
         self._jobs = Jobs(board)
         self._readers = board.num_ranks
         self._writers = writers
@@ -80,6 +84,11 @@ class Ledger:
         self._held_until: dict[str, float] = {}
         self._events: list[Event] = []
         self._tidied = False
+        self._bytes_of = {
+            group.to_bytes(4, "big"): size for group, size in enumerate(pool.chunk_bytes)
+        }
+        self.changed = True
+        """Whether :meth:`values` may differ from before; set back by who reads them."""
         self.counts = dict.fromkeys(
             (
                 "lookup_hits",
@@ -99,20 +108,23 @@ class Ledger:
         """Whether a chunk can be loaded; asks the ``allowed`` tiers for one that is not here."""
         if not self._tidied:
             self._tidy()
-        found = Found.MISS if self._jobs.full else self.pool.lookup_one(key)
-        if found is Found.HIT:
+        found = self.pool.lookup_one(key)
+        if found is _FOUND_HIT and not self._jobs.full:
+            self.changed = True
             self.counts["lookup_hits"] += 1
-            return Answer.HIT
-        if found is Found.PENDING:
+            return _HIT
+        if found is _FOUND_PENDING:
             self.behind.wait_for(key, request)
-            return Answer.PENDING
-        coming = self.behind.find(key, request, allowed) if allowed else False
+            return _PENDING
+        absent = found is _FOUND_MISS  # a hit without a ticket is a miss
+        coming = self.behind.find(key, request, allowed) if allowed and absent else False
         if coming is None:
-            return Answer.RETRY
+            return _RETRY
         if coming:
-            return Answer.PENDING
+            return _PENDING
+        self.changed = True
         self.counts["lookup_misses"] += 1
-        return Answer.MISS
+        return _MISS
 
     def touch(self, keys: Sequence[bytes]) -> None:
         """The chunks of a prefix were used."""
@@ -120,21 +132,25 @@ class Ledger:
 
     def prepare_load(self, keys: Sequence[bytes], request: str) -> Order | None:
         """Pin chunks that answered ``HIT``; None when one of them is gone or no ticket is free."""
-        places = [] if self._jobs.full else self.pool.prepare_load(keys)
-        pinned = [key for key, place in zip(keys, places, strict=False) if place is not None]
-        if len(pinned) < len(keys):
-            self.pool.complete_load(pinned)
+        if self._jobs.full:
             return None
-        self.pool.complete_load(self._held.pop(request, []))
-        self._held_until.pop(request, None)
+        self.changed = True
+        places = self.pool.prepare_load(keys)
+        if None in places:
+            pinned = zip(keys, places, strict=True)
+            self.pool.complete_load([key for key, place in pinned if place is not None])
+            return None
+        if request in self._held:
+            self._let_go(request)
         job = self._jobs.load(keys, request, ranks=self._readers)
-        return Order(job.ticket, list(keys), [place for place in places if place], [])
+        return Order(job.ticket, list(keys), cast("Sequence[Place]", places), [])
 
     def complete_load(self, keys: Collection[bytes], request: str) -> None:
         """Every rank has loaded the chunks of a job of this request."""
         job = self._jobs.loaded(keys, request)
         if job is None:
             return
+        self.changed = True
         self.counts["loaded_chunks"] += len(job.keys)
         self.counts["loaded_bytes"] += self._bytes(job.keys)
         self.pool.complete_load(job.keys)
@@ -145,13 +161,16 @@ class Ledger:
         What is given room is in the order of ``keys``; nothing of ``keys`` is evicted.
         """
         self._tidy()
-        offered = [key for key in keys if self._admits(key)]
+        offered = keys if self._admission.open else [key for key in keys if self._admits(key)]
         if self._jobs.full:
             return None
+        self.changed = True
         prepared = self.pool.prepare_store(offered)
-        self.pool.touch(prepared.present)  # in use, though the device had them
+        if prepared.present:
+            self.pool.touch(prepared.present)  # in use, though the device had them
         self.counts["refused_chunks"] += len(prepared.refused)
-        self._left(prepared.evicted)
+        if prepared.evicted:
+            self._left(prepared.evicted)
         if not prepared.keys:
             return None if prepared.refused else Order(-1, [], [], prepared.evicted)
         job = self._jobs.store(prepared.keys, ranks=self._writers)
@@ -159,36 +178,39 @@ class Ledger:
 
     def complete_store(self, keys: Collection[bytes], success: bool = True) -> None:
         """Every rank is through with the store of these chunks; whether well is on the board."""
+        self.changed = True
         for job, done in self._jobs.stored(keys):
             good = done and success
-            resident = [key for key in job.keys if self.pool.chunk(key) is not None]
             self.pool.complete_store(job.keys, success=good)
             if not good:
                 self.counts["failed_stores"] += 1
                 continue
             self.counts["stored_chunks"] += len(job.keys)
             self.counts["stored_bytes"] += self._bytes(job.keys)
-            if resident:
-                self._events.append(Event(resident, removed=False))
-                self.behind.write(resident)
+            self._events.append(Event(list(job.keys), False))
+            if self.behind.tiers:
+                self.behind.write(job.keys)
 
     def finish(self, request: str) -> None:
         """A request is over: nothing is kept for it any more."""
-        self.pool.complete_load(self._held.pop(request, []))
-        self._held_until.pop(request, None)
+        if request in self._held:
+            self._let_go(request)
 
     def end_step(self) -> None:
         """Begin what the look-ups of a step asked of the tiers, and note what came."""
-        self.behind.start()
-        self._left(self.behind.evicted)
-        self.behind.evicted = []
+        if self.behind.busy:
+            self.behind.start()
+            if self.behind.evicted:
+                self._left(self.behind.evicted)
+                self.behind.evicted = []
         self._tidy()
         self._tidied = False
 
     def reset(self) -> None:
         """Forget every chunk; places come back when the ranks and tiers are through with them."""
+        self.changed = True
         for request in list(self._held):
-            self.finish(request)
+            self._let_go(request)
         self.pool.reset()
         self.behind.forget()
         self._jobs.abandon()
@@ -200,9 +222,9 @@ class Ledger:
         return events
 
     @property
-    def busy(self) -> bool:
-        """Whether a tier works on something that a request may wait for."""
-        return self.behind.busy
+    def announcing(self) -> bool:
+        """Whether something is under way that will make an event."""
+        return bool(self.behind.announced) and self.behind.busy
 
     def values(self) -> dict[tuple[str, str], float]:
         """Every metric by name and tier."""
@@ -214,9 +236,10 @@ class Ledger:
             ("host_pinned_bytes", ""): books.pinned_bytes + books.pending_bytes,
             **{(name, ""): count for name, count in self.counts.items()},
         }
-        for tier, counted in zip(self.behind.tiers, self.behind.counts, strict=True):
+        for index, tier in enumerate(self.behind.tiers):
+            counted = self.behind.counts[index]
             values |= {(name, tier.name): count for name, count in counted.items()}
-            values["tier_in_service", tier.name] = float(tier.stats().in_service)
+            values["tier_in_service", tier.name] = float(self.behind.in_service(index))
         return values
 
     def close(self, timeout_s: float = 10.0) -> None:
@@ -230,29 +253,45 @@ class Ledger:
         self.counts["refused_chunks"] += 1
         return False
 
-    def _bytes(self, keys: Collection[bytes]) -> int:
-        return sum(self.pool.chunk_bytes[self.pool.group_of(key)] for key in keys)
+    def _bytes(self, keys: Sequence[bytes]) -> int:
+        bytes_of = self._bytes_of
+        return sum([bytes_of[key[-4:]] for key in keys])
 
     def _left(self, evicted: list[bytes]) -> None:
-        if evicted:
-            self.counts["evicted_chunks"] += len(evicted)
-            self._events.append(Event(evicted, removed=True))
+        self.counts["evicted_chunks"] += len(evicted)
+        self._events.append(Event(evicted, True))
+
+    def _let_go(self, request: str) -> None:
+        """The chunks that came up for a request may leave again."""
+        self.pool.complete_load(self._held.pop(request))
+        del self._held_until[request]
 
     def _tidy(self) -> None:
         """Note finished transfers, give places of abandoned jobs back, end holds that are old."""
         self._tidied = True
-        self.behind.poll()
-        now = time.monotonic()
-        for key, requests in self.behind.arrived:
-            self._events.append(Event([key], removed=False))
+        if self.behind.busy:
+            self.changed = True
+            self.behind.poll()
+            self._hold_arrived()
+            written, self.behind.written = self.behind.written, []
+            self._events += [Event(keys, False, tier) for tier, keys in written]
+        if self._jobs.abandoned:
+            for job in self._jobs.finished():
+                self.changed = True
+                if job.stores:
+                    self.pool.complete_store(job.keys, success=False)
+                else:
+                    self.pool.complete_load(job.keys)
+        if self._held:
+            now = time.monotonic()
+            for request in [r for r, until_s in self._held_until.items() if until_s < now]:
+                self._let_go(request)
+
+    def _hold_arrived(self) -> None:
+        """Keep what came up from a tier for the request that waits for it."""
+        arrived, self.behind.arrived = self.behind.arrived, []
+        for key, requests in arrived:
+            self._events.append(Event([key], False))
             request = min(requests)
             self._held.setdefault(request, []).append(key)
-            self._held_until[request] = now + _HOLD_S
-        self.behind.arrived = []
-        for job in self._jobs.finished():
-            if job.stores:
-                self.pool.complete_store(job.keys, success=False)
-            else:
-                self.pool.complete_load(job.keys)
-        for request in [r for r, until_s in self._held_until.items() if until_s < now]:
-            self.finish(request)
+            self._held_until[request] = time.monotonic() + _HOLD_S

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from vllm.distributed.kv_transfer.kv_connector.v1.offloading.metrics import (
+    OffloadingConnectorStats,
+)
 from vllm.v1.kv_offload.base import (
+    Locality,
     LookupResult,
     OffloadingEvent,
     OffloadingManager,
@@ -14,19 +18,15 @@ from vllm.v1.kv_offload.base import (
 )
 
 from kvengine.integrations.vllm.keys import Numbers
-from kvengine.integrations.vllm.ledger import Answer, Ledger
+from kvengine.integrations.vllm.ledger import Ledger
 from kvengine.integrations.vllm.metrics import fill
 from kvengine.integrations.vllm.region import Region
 from kvengine.integrations.vllm.wire import HostPlaces
 
 __all__ = ["KVEngineOffloadingManager"]
 
-_ANSWERS = {
-    Answer.MISS: LookupResult.MISS,
-    Answer.HIT: LookupResult.HIT,
-    Answer.PENDING: LookupResult.HIT_PENDING,
-    Answer.RETRY: LookupResult.RETRY,
-}
+_ANSWERS = (LookupResult.MISS, LookupResult.HIT, LookupResult.HIT_PENDING, LookupResult.RETRY)
+"""By our :class:`.ledger.Answer`."""
 
 
 class KVEngineOffloadingManager(OffloadingManager):  # type: ignore[misc]
@@ -39,6 +39,7 @@ class KVEngineOffloadingManager(OffloadingManager):  # type: ignore[misc]
         numbers: Numbers,
         *,
         events: bool,
+        localities: Sequence[str | None] = (),
         info: Mapping[str, str],
     ) -> None:
         self.ledger = ledger
@@ -49,7 +50,9 @@ class KVEngineOffloadingManager(OffloadingManager):  # type: ignore[misc]
         self._reported: dict[tuple[str, str], float] = {}
         self._every_tier = tuple(range(len(ledger.behind.tiers)))
         self._allowed: dict[str, tuple[int, ...]] = {}
-        self._medium = _host_medium()
+        self._told = tuple(localities)
+        """Where each tier is, if the config says so: ``LOCAL`` or ``REMOTE``."""
+        self._media = _media()
 
     def on_new_request(self, req_context: Any) -> Any:
         """A request comes: which tiers it may load from."""
@@ -61,10 +64,11 @@ class KVEngineOffloadingManager(OffloadingManager):  # type: ignore[misc]
     def lookup(self, key: bytes, req_context: Any) -> Any:
         """Whether a chunk can be loaded; asked chunk by chunk, at every step anew."""
         request = req_context.req_id
-        allowed = (
-            self._allowed.get(request, self._every_tier) if self._allowed else self._every_tier
-        )
-        return _ANSWERS[self.ledger.lookup(self._numbers.our(key), request, allowed)]
+        allowed = self._every_tier
+        if self._allowed:
+            allowed = self._allowed.get(request, allowed)
+        answer = self.ledger.lookup(self._numbers.our(key), request, allowed)
+        return _ANSWERS[answer]
 
     def get_load_source(self, key: bytes, req_context: Any) -> Any:
         """Where a hit came from first (0.32 and later): host memory, or the disk behind it."""
@@ -73,7 +77,7 @@ class KVEngineOffloadingManager(OffloadingManager):  # type: ignore[misc]
         tier = self.ledger.behind.origin(self._numbers.our(key))
         if tier is None:
             return CacheHitSource.HOST
-        return CacheHitSource.DISK if _is_local(tier) else CacheHitSource.EXTERNAL_UNSPECIFIED
+        return CacheHitSource.DISK if _is_disk(tier) else CacheHitSource.EXTERNAL_UNSPECIFIED
 
     def touch(self, keys: Collection[bytes], req_context: Any) -> None:
         """The chunks of a prefix were used."""
@@ -117,29 +121,38 @@ class KVEngineOffloadingManager(OffloadingManager):  # type: ignore[misc]
         self.ledger.end_step()
 
     def has_pending_work(self) -> bool:
-        """Whether vLLM has to go on stepping: tiers work by themselves, so no."""
-        return False
+        """Whether vLLM has to go on stepping: tiers work by themselves, but events need a step."""
+        return self._events and self.ledger.announcing
 
     def reset_cache(self) -> None:
         """Forget every chunk in host memory."""
         self.ledger.reset()
 
     def take_events(self) -> Iterable[Any]:
-        """Chunks that became loadable from host memory or left it, where events are published."""
+        """Chunks that became loadable from host memory or left it, where events are published.
+
+        Also those that a tier took, if its ``enable_kv_events`` says so, as vLLM's own tiers do.
+        """
         events = self.ledger.take_events()
         if not self._events:
             return
+        host, storage = self._media
         for event in events:
-            yield OffloadingEvent(
-                keys=self._numbers.theirs(event.keys), medium=self._medium, removed=event.removed
-            )
+            keys = self._numbers.theirs(event.keys)
+            if event.tier is None:
+                yield OffloadingEvent(keys=keys, medium=host, removed=event.removed)
+            else:
+                locality = _locality(self._told[event.tier])
+                yield OffloadingEvent(keys=keys, medium=storage, removed=False, locality=locality)
 
     def get_stats(self) -> Any:
-        """Gauges now, and how far the counters grew since the last call."""
-        from vllm.distributed.kv_transfer.kv_connector.v1.offloading.metrics import (
-            OffloadingConnectorStats,
-        )
+        """What changed since the last call: gauges now, counters by how far they grew.
 
+        None when nothing did, as in most steps that wait for a transfer.
+        """
+        if not self.ledger.changed:
+            return None
+        self.ledger.changed = False
         stats = OffloadingConnectorStats()
         fill(stats, self.ledger.values(), self._reported)
         return stats
@@ -158,23 +171,29 @@ class KVEngineOffloadingManager(OffloadingManager):  # type: ignore[misc]
         wanted = getattr(req_context, "load_tier_filter", None)
         if wanted is None or not self._every_tier:
             return self._every_tier
-        from vllm.v1.kv_offload.base import Locality, Medium
-
+        storage = self._media[1]
         return tuple(
             index
             for index, tier in enumerate(self.ledger.behind.tiers)
             if wanted.allows(
-                Medium.STORAGE, Locality.LOCAL if _is_local(tier.name) else Locality.REMOTE
+                storage,
+                _locality(self._told[index] or ("LOCAL" if _is_disk(tier.name) else "REMOTE")),
             )
         )
 
 
-def _is_local(tier: str) -> bool:
-    return tier.split("-")[0].split(":")[0] == "fs"
+def _is_disk(tier: str) -> bool:
+    return tier.split("-")[0] == "fs"
 
 
-def _host_medium() -> Any:
-    """How this release names host memory in events: an enum since 0.27, text before."""
+def _media() -> tuple[Any, Any]:
+    """How this release names host memory and tiers in events: an enum since 0.27, text before."""
     from vllm.v1.kv_offload import base
 
-    return base.Medium.CPU if hasattr(base, "Medium") else "CPU"
+    if hasattr(base, "Medium"):
+        return base.Medium.CPU, base.Medium.STORAGE
+    return "CPU", "FS"
+
+
+def _locality(name: str | None) -> Any:
+    return None if name is None else Locality(name)

@@ -54,6 +54,8 @@ METRICS = (
 )
 """What the integration reports, in the order of the documentation."""
 
+_BY_NAME = {metric.name: metric for metric in METRICS}
+
 
 def definitions() -> dict[str, Any]:
     """The metrics as vLLM's ``build_metric_definitions`` wants them."""
@@ -71,18 +73,19 @@ def definitions() -> dict[str, Any]:
 def fill(
     stats: Any, values: Mapping[tuple[str, str], float], before: dict[tuple[str, str], float]
 ) -> None:
-    """Put values into vLLM's stats object, counters as the growth since ``before`` (updated).
+    """Put what differs from ``before`` (updated) into vLLM's stats object.
 
-    Keys are the metric's name and the tier's, which is empty for metrics without one.
+    Keys are the metric's name and the tier's, which is empty for metrics without one. Gauges are
+    set, counters grow by the difference; the first time by 0, so that every series is there.
     """
-    kinds = {metric.name: metric for metric in METRICS}
-    for (name, tier), value in values.items():
-        metric = kinds[name]
-        labels = (tier,) if metric.per_tier else ()
+    for key, value in values.items():
+        old = before.get(key)
+        if value == old:
+            continue
+        before[key] = value
+        metric = _BY_NAME[key[0]]
+        labels = (key[1],) if metric.per_tier else ()
         if metric.kind == "gauge":
             stats.set_gauge(metric.full_name, value, labels)
-            continue
-        grown = value - before.get((name, tier), 0)
-        if grown:
-            stats.increase_counter(metric.full_name, grown, labels)
-            before[(name, tier)] = value
+        else:
+            stats.increase_counter(metric.full_name, value - (old or 0), labels)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vllm.v1.kv_offload.base import OffloadingSpec
@@ -105,6 +105,7 @@ class KVEngineOffloadingSpec(OffloadingSpec):  # type: ignore[misc]
             warn_of_random_hashes(note, self._release)
             identity = identity_of(self.config, note, chunk_bytes, replicated=replicated)
             tiers = open_tiers(wanted, identity)
+        events = self.kv_events_config.enable_kv_cache_events
         ledger = Ledger(
             pool,
             region.data,
@@ -112,6 +113,7 @@ class KVEngineOffloadingSpec(OffloadingSpec):  # type: ignore[misc]
             tiers,
             writers=1 if replicated else region.world_size,
             store_threshold=int(self.extra_config.get("store_threshold", 0)),
+            announced=[i for i, tier in enumerate(wanted) if events and _publishes(tier)],
         )
         _log.info(
             "kvengine keeps up to %s of KV in host memory; chunks take %s",
@@ -122,7 +124,8 @@ class KVEngineOffloadingSpec(OffloadingSpec):  # type: ignore[misc]
             ledger,
             region,
             Numbers(_group_ids(self.config)),
-            events=self.kv_events_config.enable_kv_cache_events,
+            events=events,
+            localities=[tier.get("locality") for tier in wanted],
             info={
                 "kvengine_version": kvengine.__version__,
                 "host_bytes": str(self._host_bytes),
@@ -168,6 +171,10 @@ def _starts(region: Region, rank: int) -> tuple[int, ...]:
     """Where a rank's part of a chunk begins, per group: behind those of the ranks before it."""
     before = region.registered(_JOIN_S)[:rank]
     return tuple(sum(sizes[group] for sizes in before) for group in range(region.num_groups))
+
+
+def _publishes(tier: Mapping[str, Any]) -> bool:
+    return bool(tier.get("enable_kv_events"))
 
 
 def _group_ids(config: Any) -> list[int]:

@@ -88,14 +88,16 @@ class Ledgers(RuleBasedStateMachine):
     @rule()
     def reset(self):
         self.engine.ledger.reset()
-        self.stale += [*self.stores, *(order for order, _ in self.loads)]
+        self.stale += [(order, True) for order in self.stores]
+        self.stale += [(order, False) for order, _ in self.loads]
         self.stores, self.loads = [], []
 
     @precondition(lambda self: self.stale)
     @rule(at=st.integers(0, 9))
     def stale_job_ends(self, at):
-        order = self.stale.pop(at % len(self.stale))
-        self.write(order, rubbish=True)
+        order, stores = self.stale.pop(at % len(self.stale))
+        if stores:
+            self.write(order, rubbish=True)
         self.engine.board.set(0, order.ticket, Mark.DONE)
 
     def write(self, order, *, rubbish):
@@ -125,7 +127,7 @@ class Ledgers(RuleBasedStateMachine):
             self.read(order)
             self.engine.board.set(0, order.ticket, Mark.DONE)
             self.engine.ledger.complete_load(set(order.keys), request)
-        for order in self.stale:
+        for order, _ in self.stale:
             self.engine.board.set(0, order.ticket, Mark.DONE)
         self.tier.tick()
         self.tier.let_go()
