@@ -38,7 +38,7 @@ __all__ = ["HostTier", "OffloadEngine"]
 
 _log = logging.getLogger(__name__)
 
-_SLICE_BYTES = 8 << 20
+_SLICE_BYTES = 16 << 20
 _MANY_STORES = 1000
 _POLL_S = 0.05
 

@@ -34,13 +34,13 @@ class Chunk:
 
     __slots__ = ("found", "key", "mark", "num_bytes", "pins", "place", "span")
 
-    place: Place
     mark: int
 
     def __init__(self, key: bytes, num_bytes: int, span: Span | None) -> None:
         self.key = key
         self.num_bytes = num_bytes
         self.span = span
+        self.place: Place = ()
         self.found = Found.PENDING
         self.pins = 0
 

@@ -72,31 +72,45 @@ class Places:
 
     def take(self, chunk_bytes: int) -> Place | None:
         """A place for a chunk, or None when fewer units are free than it needs."""
+        return next(iter(self.take_many(1, chunk_bytes)), None)
+
+    def take_many(self, count: int, chunk_bytes: int) -> list[Place]:
+        """Places for so many chunks of one size, as far as units are free.
+
+        Those that came free lately are handed out in the order of addresses: neighbours then move
+        as one.
+        """
         units = self.units_of[chunk_bytes]
-        if units * self.unit_bytes > self.free_bytes:
-            return None
-        self.free_bytes -= units * self.unit_bytes
+        size = units * self.unit_bytes
+        count = min(count, self.free_bytes // size)
+        self.free_bytes -= count * size
         whole = self._whole[chunk_bytes]
-        if whole:
-            return whole.pop()
+        if len(whole) >= count:
+            taken = whole[len(whole) - count :]
+            del whole[len(whole) - count :]
+            taken.sort()
+            return taken
+        taken = sorted(whole)
+        whole.clear()
         first = self._first_unused
-        if first + units <= self.num_units:
-            self._first_unused = first + units
-            return ((first * self.unit_bytes, chunk_bytes),)
-        if first < self.num_units:
-            self._runs.add(first, self.num_units - first)
-            self._first_unused = self.num_units
-        while self._runs.num_units < units:
-            self._break_one()
-        return self._cut(self._runs.take(units), chunk_bytes)
+        fresh = min(count - len(taken), (self.num_units - first) // units)
+        start, self._first_unused = first * self.unit_bytes, first + fresh * units
+        taken += [((start + at * size, chunk_bytes),) for at in range(fresh)]
+        while len(taken) < count:
+            taken.append(self._gather(units, chunk_bytes))
+        return taken
 
     def give(self, place: Place, chunk_bytes: int) -> None:
         """Take a place back that ``take(chunk_bytes)`` gave."""
-        self.free_bytes += self.units_of[chunk_bytes] * self.unit_bytes
-        if len(place) == 1:
-            self._whole[chunk_bytes].append(place)
-        else:
-            self._dissolve(place)
+        self.give_many([place], chunk_bytes)
+
+    def give_many(self, places: Sequence[Place], chunk_bytes: int) -> None:
+        """Take places back that were given to chunks of one size."""
+        self.free_bytes += len(places) * self.units_of[chunk_bytes] * self.unit_bytes
+        self._whole[chunk_bytes] += [place for place in places if len(place) == 1]
+        for place in places:
+            if len(place) > 1:
+                self._dissolve(place)
 
     def check(self) -> None:
         """Assert that the free units are counted right and that no two free runs touch."""
@@ -104,6 +118,16 @@ class Places:
         unused = self.num_units - self._first_unused
         assert (kept + self._runs.num_units + unused) * self.unit_bytes == self.free_bytes
         self._runs.check()
+
+    def _gather(self, units: int, chunk_bytes: int) -> Place:
+        """A place of units that are free, but not as whole places of this size."""
+        first = self._first_unused
+        if first < self.num_units:
+            self._runs.add(first, self.num_units - first)
+            self._first_unused = self.num_units
+        while self._runs.num_units < units:
+            self._break_one()
+        return self._cut(self._runs.take(units), chunk_bytes)
 
     def _break_one(self) -> None:
         """Give up one place kept whole, of the size that has most of them."""

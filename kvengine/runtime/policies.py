@@ -1,8 +1,8 @@
 """Who leaves a full pool first: LRU, ARC and S3-FIFO over chunks of different sizes.
 
 A policy knows only chunks that may leave. One in use is *held* and unknown to it until it is
-*released*, so a pinned chunk is never looked at, let alone evicted, and every call costs O(1)
-(S3-FIFO's ``victim`` amortised: each step back is paid for by a touch).
+*released*, so a pinned chunk is never looked at, let alone evicted, and every call costs O(1) per
+chunk (S3-FIFO's ``victims`` amortised: each step back is paid for by a touch).
 """
 
 # ruff: noqa: D102 (what a method does is said once, at Policy)
@@ -26,37 +26,37 @@ class Evictable(Protocol):
 
 
 class Policy(ABC):
-    """The order in which chunks leave a pool of ``capacity_bytes``."""
+    """The order in which chunks leave a pool of ``capacity_bytes``. Chunks come in batches."""
 
     def __init__(self, capacity_bytes: int) -> None:
         self.capacity_bytes = capacity_bytes
 
-    def expect(self, chunk: Evictable) -> None:  # noqa: B027
-        """A chunk is about to be stored; called before victims are asked for."""
+    def expect(self, chunks: Iterable[Evictable]) -> None:  # noqa: B027
+        """Chunks are about to be stored; called before victims are asked for."""
 
     @abstractmethod
-    def admit(self, chunk: Evictable) -> None:
-        """An expected chunk is stored and may leave from now on."""
+    def admit(self, chunks: Iterable[Evictable]) -> None:
+        """Expected chunks are stored and may leave from now on."""
 
     @abstractmethod
     def touch(self, chunks: Iterable[Evictable]) -> None:
         """Chunks were used, one after the other; never called with one that is held."""
 
     @abstractmethod
-    def hold(self, chunk: Evictable) -> None:
-        """A chunk is in use and must stay."""
+    def hold(self, chunks: Iterable[Evictable]) -> None:
+        """Chunks are in use and must stay."""
 
     @abstractmethod
-    def release(self, chunk: Evictable) -> None:
-        """A held chunk may leave again; having been in use counts as a touch."""
+    def release(self, chunks: Iterable[Evictable]) -> None:
+        """Held chunks may leave again; having been in use counts as a touch."""
 
-    def forget(self, chunk: Evictable) -> None:
-        """A chunk is gone for another reason; nothing is learnt from that."""
-        self.hold(chunk)
+    def forget(self, chunks: Iterable[Evictable]) -> None:
+        """Chunks are gone for another reason; nothing is learnt from that."""
+        self.hold(chunks)
 
     @abstractmethod
-    def victim(self) -> Evictable | None:
-        """The chunk to leave now, no longer known afterwards; None when all are held."""
+    def victims(self, count: int) -> list[Evictable]:
+        """Who leaves now, no longer known afterwards; fewer than ``count`` when no more may."""
 
 
 class Lru(Policy):
@@ -66,21 +66,26 @@ class Lru(Policy):
         super().__init__(capacity_bytes)
         self._order: OrderedDict[bytes, Evictable] = OrderedDict()
 
-    def admit(self, chunk: Evictable) -> None:
-        self._order[chunk.key] = chunk
+    def admit(self, chunks: Iterable[Evictable]) -> None:
+        order = self._order
+        for chunk in chunks:
+            order[chunk.key] = chunk
 
     def touch(self, chunks: Iterable[Evictable]) -> None:
         move_to_end = self._order.move_to_end
         for chunk in chunks:
             move_to_end(chunk.key)
 
-    def hold(self, chunk: Evictable) -> None:
-        del self._order[chunk.key]
+    def hold(self, chunks: Iterable[Evictable]) -> None:
+        order = self._order
+        for chunk in chunks:
+            del order[chunk.key]
 
     release = admit
 
-    def victim(self) -> Evictable | None:
-        return self._order.popitem(last=False)[1] if self._order else None
+    def victims(self, count: int) -> list[Evictable]:
+        leave = self._order.popitem
+        return [leave(last=False)[1] for _ in range(min(count, len(self._order)))]
 
 
 _NEW, _ONCE, _OFTEN = 0, 1, 2
@@ -101,67 +106,86 @@ class Arc(Policy):
         self._left_once = _Ghosts()
         self._left_often = _Ghosts()
 
-    def expect(self, chunk: Evictable) -> None:
-        chunk.mark = _NEW
+    def expect(self, chunks: Iterable[Evictable]) -> None:
         once, often = self._left_once, self._left_often
-        if not (once.num_bytes or often.num_bytes):
-            return
-        if chunk.key in once.bytes_by_key:
-            chunk.mark = _OFTEN
-            step = chunk.num_bytes * max(1.0, often.num_bytes / once.num_bytes)
-            self.once_target_bytes = min(self.capacity_bytes, self.once_target_bytes + step)
-            once.drop(chunk.key)
-        elif chunk.key in often.bytes_by_key:
-            chunk.mark = _OFTEN
-            step = chunk.num_bytes * max(1.0, once.num_bytes / often.num_bytes)
-            self.once_target_bytes = max(0.0, self.once_target_bytes - step)
-            often.drop(chunk.key)
+        left_once, left_often = once.bytes_by_key, often.bytes_by_key
+        for chunk in chunks:
+            key = chunk.key
+            if key in left_once:
+                chunk.mark = _OFTEN
+                step = chunk.num_bytes * max(1.0, often.num_bytes / once.num_bytes)
+                self.once_target_bytes = min(self.capacity_bytes, self.once_target_bytes + step)
+                once.drop(key)
+            elif key in left_often:
+                chunk.mark = _OFTEN
+                step = chunk.num_bytes * max(1.0, once.num_bytes / often.num_bytes)
+                self.once_target_bytes = max(0.0, self.once_target_bytes - step)
+                often.drop(key)
+            else:
+                chunk.mark = _NEW
 
-    def admit(self, chunk: Evictable) -> None:
-        size = chunk.num_bytes
-        if chunk.mark == _OFTEN:
-            self._often.chunks[chunk.key] = chunk
-            self._often.num_bytes += size
-            return
-        chunk.mark = _ONCE
-        once, gone = self._once, self._left_once
-        once.chunks[chunk.key] = chunk
-        once.num_bytes += size
-        if once.num_bytes + gone.num_bytes > self.capacity_bytes:
-            gone.shrink_to(self.capacity_bytes - once.num_bytes)
-        most = 2 * self.capacity_bytes - once.num_bytes - self._often.num_bytes - gone.num_bytes
-        if self._left_often.num_bytes > most:
-            self._left_often.shrink_to(most)
-
-    def touch(self, chunks: Iterable[Evictable]) -> None:
-        once, often = self._once, self._often
+    def admit(self, chunks: Iterable[Evictable]) -> None:
+        once, often = self._once.chunks, self._often.chunks
+        once_bytes = often_bytes = 0
         for chunk in chunks:
             if chunk.mark == _OFTEN:
-                often.chunks.move_to_end(chunk.key)
+                often[chunk.key] = chunk
+                often_bytes += chunk.num_bytes
             else:
-                once.remove(chunk)
+                chunk.mark = _ONCE
+                once[chunk.key] = chunk
+                once_bytes += chunk.num_bytes
+        self._once.num_bytes += once_bytes
+        self._often.num_bytes += often_bytes
+        if once_bytes:
+            resident_once = self._once.num_bytes
+            self._left_once.shrink_to(self.capacity_bytes - resident_once)
+            others = resident_once + self._often.num_bytes + self._left_once.num_bytes
+            self._left_often.shrink_to(2 * self.capacity_bytes - others)
+
+    def touch(self, chunks: Iterable[Evictable]) -> None:
+        once, often = self._once.chunks, self._often.chunks
+        moved_bytes = 0
+        for chunk in chunks:
+            if chunk.mark == _OFTEN:
+                often.move_to_end(chunk.key)
+            else:
                 chunk.mark = _OFTEN
-                often.add(chunk)
+                del once[chunk.key]
+                often[chunk.key] = chunk
+                moved_bytes += chunk.num_bytes
+        self._once.num_bytes -= moved_bytes
+        self._often.num_bytes += moved_bytes
 
-    def hold(self, chunk: Evictable) -> None:
-        (self._once if chunk.mark == _ONCE else self._often).remove(chunk)
+    def hold(self, chunks: Iterable[Evictable]) -> None:
+        once, often = self._once.chunks, self._often.chunks
+        once_bytes = often_bytes = 0
+        for chunk in chunks:
+            if chunk.mark == _ONCE:
+                del once[chunk.key]
+                once_bytes += chunk.num_bytes
+            else:
+                del often[chunk.key]
+                often_bytes += chunk.num_bytes
+        self._once.num_bytes -= once_bytes
+        self._often.num_bytes -= often_bytes
 
-    def release(self, chunk: Evictable) -> None:
-        chunk.mark = _OFTEN
-        self._often.add(chunk)
+    def release(self, chunks: Iterable[Evictable]) -> None:
+        often = self._often.chunks
+        num_bytes = 0
+        for chunk in chunks:
+            chunk.mark = _OFTEN
+            often[chunk.key] = chunk
+            num_bytes += chunk.num_bytes
+        self._often.num_bytes += num_bytes
 
-    def victim(self) -> Evictable | None:
-        lane, gone = self._once, self._left_once
-        if not lane.chunks or (lane.num_bytes <= self.once_target_bytes and self._often.chunks):
-            lane, gone = self._often, self._left_often
-            if not lane.chunks:
-                return None
-        key, chunk = lane.chunks.popitem(last=False)
-        size = chunk.num_bytes
-        lane.num_bytes -= size
-        gone.bytes_by_key[key] = size
-        gone.num_bytes += size
-        return chunk
+    def victims(self, count: int) -> list[Evictable]:
+        once, often = self._once, self._often
+        target_bytes = self.once_target_bytes if often.chunks else 0
+        leaving = _leave(once, self._left_once, count, target_bytes)
+        leaving += _leave(often, self._left_often, count - len(leaving))
+        leaving += _leave(once, self._left_once, count - len(leaving))
+        return leaving
 
 
 _IN_MAIN = 4
@@ -182,25 +206,37 @@ class S3Fifo(Policy):
         self._main = _Lane()
         self._ghosts = _Ghosts()
 
-    def expect(self, chunk: Evictable) -> None:
-        chunk.mark = _IN_MAIN if self._ghosts.drop(chunk.key) else 0
+    def expect(self, chunks: Iterable[Evictable]) -> None:
+        for chunk in chunks:
+            chunk.mark = _IN_MAIN if self._ghosts.drop(chunk.key) else 0
 
-    def admit(self, chunk: Evictable) -> None:
-        (self._main if chunk.mark & _IN_MAIN else self._small).add(chunk)
+    def admit(self, chunks: Iterable[Evictable]) -> None:
+        small, main = self._small, self._main
+        for chunk in chunks:
+            (main if chunk.mark & _IN_MAIN else small).add(chunk)
 
     def touch(self, chunks: Iterable[Evictable]) -> None:
         for chunk in chunks:
             if chunk.mark & _USES < _USES:
                 chunk.mark += 1
 
-    def hold(self, chunk: Evictable) -> None:
-        (self._main if chunk.mark & _IN_MAIN else self._small).remove(chunk)
+    def hold(self, chunks: Iterable[Evictable]) -> None:
+        small, main = self._small, self._main
+        for chunk in chunks:
+            (main if chunk.mark & _IN_MAIN else small).remove(chunk)
 
-    def release(self, chunk: Evictable) -> None:
-        self.touch((chunk,))
-        self.admit(chunk)
+    def release(self, chunks: Iterable[Evictable]) -> None:
+        chunks = tuple(chunks)
+        self.touch(chunks)
+        self.admit(chunks)
 
-    def victim(self) -> Evictable | None:
+    def victims(self, count: int) -> list[Evictable]:
+        leaving: list[Evictable] = []
+        while len(leaving) < count and (chunk := self._victim()) is not None:
+            leaving.append(chunk)
+        return leaving
+
+    def _victim(self) -> Evictable | None:
         small, main = self._small, self._main
         while small.chunks or main.chunks:
             from_small = small.num_bytes * _SMALL_SHARE > self.capacity_bytes or not main.chunks
@@ -267,6 +303,20 @@ class _Ghosts:
     def shrink_to(self, num_bytes: int) -> None:
         while self.num_bytes > num_bytes and self.bytes_by_key:
             self.num_bytes -= self.bytes_by_key.popitem(last=False)[1]
+
+
+def _leave(lane: _Lane, gone: _Ghosts, count: int, floor_bytes: float = 0) -> list[Evictable]:
+    """The oldest of a lane, as long as it has more than ``floor_bytes``; they are remembered."""
+    leaving: list[Evictable] = []
+    pop, ghosts, left_bytes = lane.chunks.popitem, gone.bytes_by_key, lane.num_bytes
+    while left_bytes > floor_bytes and len(leaving) < count:
+        key, chunk = pop(last=False)
+        ghosts[key] = size = chunk.num_bytes
+        left_bytes -= size
+        leaving.append(chunk)
+    gone.num_bytes += lane.num_bytes - left_bytes
+    lane.num_bytes = left_bytes
+    return leaving
 
 
 POLICIES: dict[str, type[Policy]] = {"arc": Arc, "lru": Lru, "s3fifo": S3Fifo}

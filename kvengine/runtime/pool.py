@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
+from typing import cast
 
 from kvengine.runtime.admission import Admission
 from kvengine.runtime.held import Chunk, Found, PoolStats, Prepared, Span, covers
@@ -128,49 +129,39 @@ class HostPool:
         written, where it is not all of a chunk. A chunk held in part is replaced when other blocks
         of it are offered, unless it is in use. ``admit_all`` passes by the store threshold.
         """
-        out = Prepared([], [], [], [], [])
         keys = list(keys)
+        group_of, chunks = self._group_of, self._chunks
+        shapes = [group_of.get(key[-4:]) or self.shape_of(key) for key in keys]
         if spans is not None or self._any_parts:
             self._any_parts = True
             self._replace_parts(keys, spans)
-        held: list[Chunk] | None = None
+        present: list[bytes] = []
+        refused: list[bytes] = []
         made: list[Chunk] = []
-        chunks, places, expect = self._chunks, self.places, self._policy.expect
-        group_of, occupied = self._group_of, self._occupied
         admits = None if admit_all or self._admission.open else self._admission.admits
-        for index, key in enumerate(keys):
-            present = chunks.get(key)
-            if present is not None:
-                (out.refused if present.found is _MISS else out.present).append(key)
-                continue
-            size = (group_of.get(key[-4:]) or self.shape_of(key))[1]
-            if admits is not None and not admits(key):
+        for index, (key, (_, size)) in enumerate(zip(keys, shapes, strict=True)):
+            if (known := chunks.get(key)) is not None:
+                (refused if known.found is _MISS else present).append(key)
+            elif admits is not None and not admits(key):
                 self._not_admitted += 1
-                out.refused.append(key)
-                continue
-            chunk = Chunk(key, size, None if spans is None else spans[index])
-            expect(chunk)
-            if occupied[size] <= places.free_bytes:
-                place = places.take(size)
+                refused.append(key)
             else:
-                if held is None:
-                    held = self._hold_all(keys)
-                place = self._make_room(size, out.evicted)
-            if place is None:
-                self._no_room += 1
-                out.refused.append(key)
-                continue
-            chunk.place = place
-            chunks[key] = chunk
-            made.append(chunk)
-        for chunk in held or ():
-            self._policy.release(chunk)
-        if out.evicted:
-            _straighten(made)
+                chunks[key] = chunk = Chunk(key, size, None if spans is None else spans[index])
+                made.append(chunk)
+        self._policy.expect(made)
+        evicted = self._make_room(made, present)
+        no_room = self._place(made)
+        if no_room:
+            refused += [chunk.key for chunk in no_room]
+            made = [chunk for chunk in made if chunk.place]
         self._pending_bytes += sum([chunk.num_bytes for chunk in made])
-        out.keys.extend([chunk.key for chunk in made])
-        out.places.extend([chunk.place for chunk in made])
-        return out
+        return Prepared(
+            keys=[chunk.key for chunk in made],
+            places=[chunk.place for chunk in made],
+            present=present,
+            refused=refused,
+            evicted=evicted,
+        )
 
     def complete_store(
         self, keys: Sequence[bytes], success: bool = True, *, pin: bool = False
@@ -179,26 +170,20 @@ class HostPool:
 
         With ``pin`` the writer keeps their places until ``complete_load``.
         """
-        chunks, admit = self._chunks, self._policy.admit
-        ended_bytes = stored_bytes = stored = 0
-        for key in reversed(keys):
-            chunk = chunks[key]
-            ended_bytes += chunk.num_bytes
-            if success and chunk.found is _PENDING:
-                chunk.found = _HIT
-                stored_bytes += chunk.num_bytes
-                stored += 1
-                if not pin:
-                    admit(chunk)
-            elif not pin:
-                self._give_back(chunk)
-            if pin:
-                chunk.pins = 1
-                self._pinned_chunks += 1
-                self._pinned_bytes += chunk.num_bytes
-        self._pending_bytes -= ended_bytes
-        self._resident_bytes += stored_bytes
-        self._resident_chunks += stored
+        chunks = self._chunks
+        ended = [chunks[key] for key in reversed(keys)]
+        self._pending_bytes -= sum([chunk.num_bytes for chunk in ended])
+        stored = [chunk for chunk in ended if chunk.found is _PENDING] if success else []
+        for chunk in stored:
+            chunk.found = _HIT
+        self._resident_bytes += sum([chunk.num_bytes for chunk in stored])
+        self._resident_chunks += len(stored)
+        if pin:
+            self._pin(ended)
+        else:
+            self._policy.admit(stored)
+            if len(stored) < len(ended):
+                self._give_back([chunk for chunk in ended if chunk.found is not _HIT])
         if success:
             self._stores += len(keys)
         else:
@@ -212,8 +197,9 @@ class HostPool:
         ``spans`` says which blocks of each are wanted, where it is not all of them.
         Every key that got a place must be completed, once per call.
         """
-        get, hold = self._chunks.get, self._policy.hold
+        get = self._chunks.get
         places: list[Place | None] = []
+        fresh: list[Chunk] = []
         for index, key in enumerate(keys):
             chunk = get(key)
             if (
@@ -224,27 +210,19 @@ class HostPool:
                 places.append(None)
                 continue
             if not chunk.pins:
-                hold(chunk)
-                self._pinned_chunks += 1
-                self._pinned_bytes += chunk.num_bytes
+                fresh.append(chunk)
             chunk.pins += 1
             places.append(chunk.place)
+        self._policy.hold(fresh)
+        self._pinned_chunks += len(fresh)
+        self._pinned_bytes += sum([chunk.num_bytes for chunk in fresh])
         return places
 
     def complete_load(self, keys: Sequence[bytes]) -> None:
         """Take one pin off each chunk."""
-        chunks, release = self._chunks, self._policy.release
-        for key in reversed(keys):
-            chunk = chunks[key]
-            chunk.pins -= 1
-            if chunk.pins:
-                continue
-            self._pinned_chunks -= 1
-            self._pinned_bytes -= chunk.num_bytes
-            if chunk.found is _HIT:
-                release(chunk)
-            else:
-                self._give_back(chunk)
+        free = self._unpin(reversed(keys))
+        self._policy.release([chunk for chunk in free if chunk.found is _HIT])
+        self._give_back([chunk for chunk in free if chunk.found is not _HIT])
 
     def yield_places(self, low_share: int, most: int) -> list[tuple[bytes, Place]]:
         """When less than one part in ``low_share`` is free: who would leave next, pinned.
@@ -252,36 +230,22 @@ class HostPool:
         They stay resident until ``retire``, so that another tier can read them first. Chunks held
         in part just leave.
         """
-        leaving: list[tuple[bytes, Place]] = []
+        leaving: list[Chunk] = []
         short_bytes = self.places.capacity_bytes // low_share - self.places.free_bytes
-        while short_bytes > 0 and len(leaving) < most:
-            chunk = self._policy.victim()
-            if chunk is None:
-                break
-            assert isinstance(chunk, Chunk)
-            short_bytes -= self._occupied[chunk.num_bytes]
-            if chunk.span is not None:
-                self._evict(chunk)
-                continue
-            chunk.pins = 1
-            self._pinned_chunks += 1
-            self._pinned_bytes += chunk.num_bytes
-            leaving.append((chunk.key, chunk.place))
-        return leaving
+        while short_bytes > 0 and len(leaving) < most and (chunks := self._victims(1)):
+            short_bytes -= self._occupied[chunks[0].num_bytes]
+            if chunks[0].span is not None:
+                self._evict(chunks)
+            else:
+                leaving += chunks
+        self._pin(leaving)
+        return [(chunk.key, chunk.place) for chunk in leaving]
 
     def retire(self, keys: Iterable[bytes]) -> None:
         """Chunks that ``yield_places`` named may go, unless a load reads them meanwhile."""
-        for key in keys:
-            chunk = self._chunks[key]
-            chunk.pins -= 1
-            if chunk.pins:
-                continue
-            self._pinned_chunks -= 1
-            self._pinned_bytes -= chunk.num_bytes
-            if chunk.found is _HIT:
-                self._evict(chunk)
-            else:
-                self._give_back(chunk)
+        free = self._unpin(keys)
+        self._evict([chunk for chunk in free if chunk.found is _HIT])
+        self._give_back([chunk for chunk in free if chunk.found is not _HIT])
 
     def discard(self, keys: Iterable[bytes]) -> None:
         """Forget chunks: they are misses from now on, whoever still writes or reads them."""
@@ -335,66 +299,106 @@ class HostPool:
             if not covers(chunk, None if spans is None else spans[index]):
                 self._drop(chunk)
 
-    def _hold_all(self, keys: Iterable[bytes]) -> list[Chunk]:
-        held = [
-            chunk
-            for key in dict.fromkeys(keys)
-            if (chunk := self._chunks.get(key)) and chunk.found is _HIT and not chunk.pins
-        ]
-        for chunk in held:
-            self._policy.hold(chunk)
-        return held
+    def _make_room(self, chunks: Sequence[Chunk], keep: Sequence[bytes]) -> list[bytes]:
+        """Evict others than ``keep`` until these chunks fit, or no more may leave; who left."""
+        need_bytes = self._occupied_by(chunks)
+        if need_bytes <= self.places.free_bytes:
+            return []
+        largest = max(self._occupied.values())
+        if largest > self.places.capacity_bytes:
+            need_bytes = self._occupied_by([chunk for chunk in chunks if self._may_fit(chunk)])
+        known = [self._chunks[key] for key in dict.fromkeys(keep)]
+        kept = [chunk for chunk in known if chunk.found is _HIT and not chunk.pins]
+        self._policy.hold(kept)
+        evicted: list[bytes] = []
+        # So few at a time that none leaves in vain.
+        while (short_bytes := need_bytes - self.places.free_bytes) > 0:
+            victims = self._victims(max(1, short_bytes // largest))
+            if not victims:
+                break
+            self._evict(victims)
+            evicted += [chunk.key for chunk in victims]
+        self._policy.release(kept)
+        return evicted
 
-    def _make_room(self, size: int, evicted: list[bytes]) -> Place | None:
-        """Evict until a chunk of ``size`` finds a place; one that fits exactly is handed on."""
-        if self._occupied[size] > self.places.capacity_bytes:
-            return None
-        while (chunk := self._policy.victim()) is not None:
-            assert isinstance(chunk, Chunk)
-            evicted.append(chunk.key)
-            freed = chunk.num_bytes
-            self._resident_bytes -= freed
-            self._resident_chunks -= 1
-            self._evictions += 1
+    def _place(self, chunks: Sequence[Chunk]) -> list[Chunk]:
+        """Give new chunks their places; those that found none are forgotten."""
+        by_size = _by_size(chunks)
+        if len(by_size) == 1 or self._occupied_by(chunks) <= self.places.free_bytes:
+            for size, mine in by_size:
+                places = self.places.take_many(len(mine), size)
+                for chunk, place in zip(mine, places, strict=False):
+                    chunk.place = place
+        else:
+            for chunk in chunks:
+                chunk.place = self.places.take(chunk.num_bytes) or ()
+        without = [chunk for chunk in chunks if not chunk.place]
+        for chunk in without:
             del self._chunks[chunk.key]
-            if freed == size and len(chunk.place) == 1:
-                return chunk.place
-            self.places.give(chunk.place, freed)
-            place = self.places.take(size)
-            if place is not None:
-                return place
-        return None
+        self._no_room += len(without)
+        return without
 
-    def _evict(self, chunk: Chunk) -> None:
-        self._count_out(chunk)
-        self._evictions += 1
-        self._give_back(chunk)
+    def _occupied_by(self, chunks: Sequence[Chunk]) -> int:
+        occupied = self._occupied
+        return sum([occupied[chunk.num_bytes] for chunk in chunks])
 
-    def _count_out(self, chunk: Chunk) -> None:
-        self._resident_bytes -= chunk.num_bytes
-        self._resident_chunks -= 1
+    def _may_fit(self, chunk: Chunk) -> bool:
+        return self._occupied[chunk.num_bytes] <= self.places.capacity_bytes
+
+    def _victims(self, count: int) -> list[Chunk]:
+        return cast(list[Chunk], self._policy.victims(count))
+
+    def _evict(self, chunks: Sequence[Chunk]) -> None:
+        """Resident chunks leave that the policy knows no longer."""
+        self._evictions += len(chunks)
+        self._count_out(chunks)
+        self._give_back(chunks)
+
+    def _count_out(self, chunks: Sequence[Chunk]) -> None:
+        self._resident_bytes -= sum([chunk.num_bytes for chunk in chunks])
+        self._resident_chunks -= len(chunks)
+
+    def _pin(self, chunks: Sequence[Chunk]) -> None:
+        """Chunks that the policy does not know stay, for their first reader."""
+        for chunk in chunks:
+            chunk.pins = 1
+        self._pinned_bytes += sum([chunk.num_bytes for chunk in chunks])
+        self._pinned_chunks += len(chunks)
+
+    def _unpin(self, keys: Iterable[bytes]) -> list[Chunk]:
+        """Take one pin off each; the chunks that nobody reads any more."""
+        chunks = self._chunks
+        free: list[Chunk] = []
+        for key in keys:
+            chunk = chunks[key]
+            chunk.pins -= 1
+            if not chunk.pins:
+                free.append(chunk)
+        self._pinned_bytes -= sum([chunk.num_bytes for chunk in free])
+        self._pinned_chunks -= len(free)
+        return free
 
     def _drop(self, chunk: Chunk) -> None:
         if chunk.found is _HIT:
-            self._count_out(chunk)
+            self._count_out([chunk])
             if not chunk.pins:
-                self._policy.forget(chunk)
-                self._give_back(chunk)
+                self._policy.forget([chunk])
+                self._give_back([chunk])
         chunk.found = _MISS
 
-    def _give_back(self, chunk: Chunk) -> None:
-        del self._chunks[chunk.key]
-        self.places.give(chunk.place, chunk.num_bytes)
+    def _give_back(self, chunks: Sequence[Chunk]) -> None:
+        """Forget chunks that nobody writes or reads, and take their places back."""
+        for chunk in chunks:
+            del self._chunks[chunk.key]
+        for size, mine in _by_size(chunks):
+            self.places.give_many([chunk.place for chunk in mine], size)
 
 
-def _straighten(chunks: Sequence[Chunk]) -> None:
-    """Hand places that came free out in the order of addresses: neighbours then move as one."""
-    size = chunks[0].num_bytes if chunks else 0
-    places = [chunk.place for chunk in chunks if chunk.num_bytes == size]
-    if len(places) == len(chunks):
-        places.sort()
-        for chunk, place in zip(chunks, places, strict=True):
-            chunk.place = place
+def _by_size(chunks: Sequence[Chunk]) -> list[tuple[int, Sequence[Chunk]]]:
+    sizes = {chunk.num_bytes for chunk in chunks}
+    if len(sizes) == 1:
+        return [(chunks[0].num_bytes, chunks)]
+    return [(size, [chunk for chunk in chunks if chunk.num_bytes == size]) for size in sizes]
 
 
 def agree(budgets_bytes: Iterable[int]) -> int:

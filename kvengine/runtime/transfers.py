@@ -7,7 +7,6 @@ it, and so that the memory a mover stages through stays small.
 from __future__ import annotations
 
 import logging
-import queue
 import threading
 import time
 from collections import Counter, deque
@@ -72,7 +71,8 @@ class Transfers:
         self._lock = threading.Lock()
         self._loads: deque[Slice] = deque()
         self._stores: deque[Slice] = deque()
-        self._tokens: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._parked: list[threading.Lock] = []  # one per worker that has nothing to do
+        self._closed = False
         self.directions = {Kind.STORE: _Direction(), Kind.LOAD: _Direction()}
         self._threads = [
             threading.Thread(target=self._work, name=f"kvengine-copy-{number}", daemon=True)
@@ -92,8 +92,9 @@ class Transfers:
         with self._lock:
             for part in slices:
                 (self._stores if part.job.kind is Kind.STORE else self._loads).append(part)
-        for _ in slices:
-            self._tokens.put(True)
+            woken = [self._parked.pop() for _ in range(min(len(slices), len(self._parked)))]
+        for latch in woken:
+            latch.release()
 
     def withdraw(self, job: Job | None = None) -> list[Slice]:
         """Take back what has not begun, of one job or of all."""
@@ -114,28 +115,39 @@ class Transfers:
 
     def close(self) -> None:
         """End the threads when they have finished what they are doing; nothing may be queued."""
-        for _ in self._threads:
-            self._tokens.put(False)
+        with self._lock:
+            self._closed = True
+            woken, self._parked = self._parked, []
+        for latch in woken:
+            latch.release()
         for thread in self._threads:
             thread.join()
 
     def _work(self) -> None:
         torch.set_num_threads(1)
         self._started.wait()
-        while self._tokens.get():
-            part = self._next()
-            if part is not None:
-                try:
-                    self._finished(part, self._copy(part))
-                except Exception:
-                    _log.exception("a worker goes on after an error of ours: job=%r", part.job)
-                del part
+        latch = threading.Lock()
+        latch.acquire()
+        while True:
+            with self._lock:
+                part = self._next()
+                if part is None:
+                    if self._closed:
+                        return
+                    self._parked.append(latch)
+            if part is None:
+                latch.acquire()
+                continue
+            try:
+                self._finished(part, self._copy(part))
+            except Exception:
+                _log.exception("a worker goes on after an error of ours: job=%r", part.job)
+            del part
 
     def _next(self) -> Slice | None:
-        with self._lock:
-            if self._loads:
-                return self._loads.popleft()
-            return self._stores.popleft() if self._stores else None  # None: it was withdrawn
+        if self._loads:
+            return self._loads.popleft()
+        return self._stores.popleft() if self._stores else None
 
     def _copy(self, part: Slice) -> list[Outcome]:
         started_s = time.perf_counter()

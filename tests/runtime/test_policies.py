@@ -31,14 +31,14 @@ class AgainstTheSlowModel(RuleBasedStateMachine):
         if key in self.free or key in self.held:
             return
         thing = Thing(key, size)
-        self.policy.expect(thing)
+        self.policy.expect([thing])
         self.model.expect(key, size)
         while (
             sum(t.num_bytes for t in [*self.free.values(), *self.held.values()]) + size > CAPACITY
         ):
             if not self.has_evicted():
                 return
-        self.policy.admit(thing)
+        self.policy.admit([thing])
         self.model.admit(key, size)
         self.free[key] = thing
 
@@ -54,7 +54,7 @@ class AgainstTheSlowModel(RuleBasedStateMachine):
     def hold(self, data):
         key = data.draw(st.sampled_from(sorted(self.free)))
         thing = self.held[key] = self.free.pop(key)
-        self.policy.hold(thing)
+        self.policy.hold([thing])
         self.model.hold(key)
 
     @rule(data=st.data())
@@ -62,14 +62,14 @@ class AgainstTheSlowModel(RuleBasedStateMachine):
     def release(self, data):
         key = data.draw(st.sampled_from(sorted(self.held)))
         thing = self.free[key] = self.held.pop(key)
-        self.policy.release(thing)
+        self.policy.release([thing])
         self.model.release(key, thing.num_bytes)
 
     @rule(data=st.data())
     @precondition(lambda self: self.free)
     def forget(self, data):
         key = data.draw(st.sampled_from(sorted(self.free)))
-        self.policy.forget(self.free.pop(key))
+        self.policy.forget([self.free.pop(key)])
         self.model.hold(key)
 
     @rule()
@@ -77,8 +77,7 @@ class AgainstTheSlowModel(RuleBasedStateMachine):
         self.has_evicted()
 
     def has_evicted(self):
-        victim = self.policy.victim()
-        key = None if victim is None else victim.key
+        key = next((victim.key for victim in self.policy.victims(1)), None)
         assert key == self.model.victim()
         assert (key is None) == (not self.free), "a victim exactly when something may leave"
         if key is not None:
@@ -92,9 +91,8 @@ test_policies_name_the_victims_of_their_slow_models = AgainstTheSlowModel.TestCa
 
 def fill(policy, numbers):
     things = [Thing(number.to_bytes(4, "big"), 1) for number in numbers]
-    for thing in things:
-        policy.expect(thing)
-        policy.admit(thing)
+    policy.expect(things)
+    policy.admit(things)
     return things
 
 
@@ -109,9 +107,8 @@ def test_a_scan_does_not_push_out_what_is_used_often(name):
             policy.touch(used)
         gone = set()
         for number in range(1000, 2000):
-            while number >= 1050 and (victim := policy.victim()):
-                gone.add(victim.key)
-                break
+            if number >= 1050:
+                gone.update(victim.key for victim in policy.victims(1))
             fill(policy, [number])
         left[each] = sum(thing.key not in gone for thing in used)
 
