@@ -34,6 +34,7 @@ class Board:
         self._memory = memory
         self.num_ranks = num_ranks
         self.num_tickets = len(memory) // num_ranks
+        self._all_open = bytes(num_ranks)
 
     def set(self, rank: int, ticket: int, mark: Mark) -> None:
         """Say that this rank is through with the job of a ticket (or, to begin with, open)."""
@@ -48,8 +49,7 @@ class Board:
 
     def clear(self, ticket: int) -> None:
         """Make a ticket fit for the next job."""
-        for rank in range(self.num_ranks):
-            self.set(rank, ticket, OPEN)
+        self._memory[ticket :: self.num_tickets] = self._all_open
 
     def release(self) -> None:
         """Let go of the memory."""
@@ -112,10 +112,9 @@ class Jobs:
 
     def loaded(self, keys: Collection[bytes], request: str) -> Job | None:
         """Close the load job of a request that covers exactly these chunks; None if unknown."""
-        wanted = set(keys)
         jobs = self._loads_of.get(request, [])
         for index, job in enumerate(jobs):
-            if len(job.keys) == len(wanted) and wanted.issuperset(job.keys):
+            if len(job.keys) == len(keys) and not set(keys).difference(job.keys):
                 del jobs[index]
                 if not jobs:
                     del self._loads_of[request]

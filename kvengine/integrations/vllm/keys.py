@@ -19,8 +19,12 @@ class Numbers:
         self._ours = ours
         self._theirs = {own: theirs for theirs, own in ours.items()}
 
-    def ours(self, keys: Collection[bytes]) -> list[bytes]:
-        """Keys as the ledger has them."""
+    def ours(self, keys: Collection[bytes]) -> Collection[bytes]:
+        """Keys as the ledger has them, in any order."""
+        return keys if self._same else [self.our(key) for key in keys]
+
+    def ours_in_order(self, keys: Collection[bytes]) -> list[bytes]:
+        """Keys as the ledger has them, in the order that vLLM gives."""
         return list(keys) if self._same else [self.our(key) for key in keys]
 
     def our(self, key: bytes) -> bytes:

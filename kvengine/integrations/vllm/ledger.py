@@ -24,6 +24,19 @@ _HOLD_S = 30.0
 """How long a chunk that came up from a tier is kept for the request that waits for it."""
 
 
+_COUNTS = (
+    "lookup_hits",
+    "lookup_misses",
+    "stored_chunks",
+    "stored_bytes",
+    "loaded_chunks",
+    "loaded_bytes",
+    "evicted_chunks",
+    "refused_chunks",
+    "failed_stores",
+)
+
+
 class Answer(enum.IntEnum):
     """Whether a chunk can be loaded."""
 
@@ -87,22 +100,10 @@ class Ledger:
         self._bytes_of = {
             group.to_bytes(4, "big"): size for group, size in enumerate(pool.chunk_bytes)
         }
+        self._only_bytes = pool.chunk_bytes[0] if len(set(pool.chunk_bytes)) == 1 else 0
         self.changed = True
         """Whether :meth:`values` may differ from before; set back by who reads them."""
-        self.counts = dict.fromkeys(
-            (
-                "lookup_hits",
-                "lookup_misses",
-                "stored_chunks",
-                "stored_bytes",
-                "loaded_chunks",
-                "loaded_bytes",
-                "evicted_chunks",
-                "refused_chunks",
-                "failed_stores",
-            ),
-            0,
-        )
+        self.counts = dict.fromkeys(_COUNTS, 0)
 
     def lookup(self, key: bytes, request: str, allowed: Collection[int]) -> Answer:
         """Whether a chunk can be loaded; asks the ``allowed`` tiers for one that is not here."""
@@ -226,20 +227,19 @@ class Ledger:
         """Whether something is under way that will make an event."""
         return bool(self.behind.announced) and self.behind.busy
 
-    def values(self) -> dict[tuple[str, str], float]:
-        """Every metric by name and tier."""
+    def values(self) -> list[float]:
+        """Every metric, in the order of :data:`.metrics.METRICS`; tier by tier behind the rest."""
         books = self.pool.stats()
-        values: dict[tuple[str, str], float] = {
-            ("host_capacity_bytes", ""): books.capacity_bytes,
-            ("host_resident_bytes", ""): books.resident_bytes,
-            ("host_resident_chunks", ""): books.resident_chunks,
-            ("host_pinned_bytes", ""): books.pinned_bytes + books.pending_bytes,
-            **{(name, ""): count for name, count in self.counts.items()},
-        }
-        for index, tier in enumerate(self.behind.tiers):
-            counted = self.behind.counts[index]
-            values |= {(name, tier.name): count for name, count in counted.items()}
-            values["tier_in_service", tier.name] = float(self.behind.in_service(index))
+        values: list[float] = [
+            books.capacity_bytes,
+            books.resident_bytes,
+            books.resident_chunks,
+            books.pinned_bytes + books.pending_bytes,
+            *self.counts.values(),
+        ]
+        for index, counted in enumerate(self.behind.counts):
+            values += counted.values()
+            values.append(self.behind.in_service(index))
         return values
 
     def close(self, timeout_s: float = 10.0) -> None:
@@ -254,6 +254,8 @@ class Ledger:
         return False
 
     def _bytes(self, keys: Sequence[bytes]) -> int:
+        if self._only_bytes:
+            return self._only_bytes * len(keys)
         bytes_of = self._bytes_of
         return sum([bytes_of[key[-4:]] for key in keys])
 

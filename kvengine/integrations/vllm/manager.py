@@ -19,7 +19,7 @@ from vllm.v1.kv_offload.base import (
 
 from kvengine.integrations.vllm.keys import Numbers
 from kvengine.integrations.vllm.ledger import Ledger
-from kvengine.integrations.vllm.metrics import fill
+from kvengine.integrations.vllm.metrics import Report
 from kvengine.integrations.vllm.region import Region
 from kvengine.integrations.vllm.wire import HostPlaces
 
@@ -47,7 +47,7 @@ class KVEngineOffloadingManager(OffloadingManager):  # type: ignore[misc]
         self._numbers = numbers
         self._events = events
         self._info = info
-        self._reported: dict[tuple[str, str], float] = {}
+        self._report = Report([tier.name for tier in ledger.behind.tiers])
         self._every_tier = tuple(range(len(ledger.behind.tiers)))
         self._allowed: dict[str, tuple[int, ...]] = {}
         self._told = tuple(localities)
@@ -81,11 +81,11 @@ class KVEngineOffloadingManager(OffloadingManager):  # type: ignore[misc]
 
     def touch(self, keys: Collection[bytes], req_context: Any) -> None:
         """The chunks of a prefix were used."""
-        self.ledger.touch(self._numbers.ours(keys))
+        self.ledger.touch(self._numbers.ours_in_order(keys))
 
     def prepare_load(self, keys: Collection[bytes], req_context: Any) -> Any:
         """Pin chunks that were hits in this step, and say where they are."""
-        order = self.ledger.prepare_load(self._numbers.ours(keys), req_context.req_id)
+        order = self.ledger.prepare_load(self._numbers.ours_in_order(keys), req_context.req_id)
         if order is None:
             raise RuntimeError("vLLM asks to load chunks that were no hits in this step")
         return HostPlaces(order.ticket, order.places)
@@ -96,7 +96,7 @@ class KVEngineOffloadingManager(OffloadingManager):  # type: ignore[misc]
 
     def prepare_store(self, keys: Collection[bytes], req_context: Any) -> Any:
         """Make room for chunks; None when there is none for any of them."""
-        order = self.ledger.prepare_store(self._numbers.ours(keys))
+        order = self.ledger.prepare_store(self._numbers.ours_in_order(keys))
         if order is None:
             return None
         return PrepareStoreOutput(
@@ -154,7 +154,7 @@ class KVEngineOffloadingManager(OffloadingManager):  # type: ignore[misc]
             return None
         self.ledger.changed = False
         stats = OffloadingConnectorStats()
-        fill(stats, self.ledger.values(), self._reported)
+        self._report.fill(stats, self.ledger.values())
         return stats
 
     def config_info(self) -> Sequence[Mapping[str, str]]:

@@ -7,12 +7,12 @@ removes and lists its own by that.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from attrs import frozen
 
-__all__ = ["METRICS", "Metric", "definitions", "fill"]
+__all__ = ["METRICS", "Metric", "Report", "definitions"]
 
 Kind = Literal["counter", "gauge"]
 
@@ -54,8 +54,6 @@ METRICS = (
 )
 """What the integration reports, in the order of the documentation."""
 
-_BY_NAME = {metric.name: metric for metric in METRICS}
-
 
 def definitions() -> dict[str, Any]:
     """The metrics as vLLM's ``build_metric_definitions`` wants them."""
@@ -70,22 +68,33 @@ def definitions() -> dict[str, Any]:
     }
 
 
-def fill(
-    stats: Any, values: Mapping[tuple[str, str], float], before: dict[tuple[str, str], float]
-) -> None:
-    """Put what differs from ``before`` (updated) into vLLM's stats object.
+class Report:
+    """What was reported last, so that only changes are.
 
-    Keys are the metric's name and the tier's, which is empty for metrics without one. Gauges are
-    set, counters grow by the difference; the first time by 0, so that every series is there.
+    Values come in the order of :data:`METRICS`: those without a tier, then those of each tier.
     """
-    for key, value in values.items():
-        old = before.get(key)
-        if value == old:
-            continue
-        before[key] = value
-        metric = _BY_NAME[key[0]]
-        labels = (key[1],) if metric.per_tier else ()
-        if metric.kind == "gauge":
-            stats.set_gauge(metric.full_name, value, labels)
-        else:
-            stats.increase_counter(metric.full_name, value - (old or 0), labels)
+
+    def __init__(self, tiers: Sequence[str]) -> None:
+        alone = [(metric, ()) for metric in METRICS if not metric.per_tier]
+        tiered = [(metric, (tier,)) for tier in tiers for metric in METRICS if metric.per_tier]
+        self._series = [
+            (metric.full_name, metric.kind == "gauge", labels)
+            for metric, labels in (*alone, *tiered)
+        ]
+        self._before: list[float] | None = None
+
+    def fill(self, stats: Any, values: list[float]) -> None:
+        """Put what differs from the last call into vLLM's stats object.
+
+        Gauges are set, counters grow by the difference; the first time every series is there.
+        """
+        before = self._before
+        for index, (name, gauge, labels) in enumerate(self._series):
+            value = values[index]
+            if before is not None and value == before[index]:
+                continue
+            if gauge:
+                stats.set_gauge(name, value, labels)
+            else:
+                stats.increase_counter(name, value - (before[index] if before else 0), labels)
+        self._before = values

@@ -27,13 +27,13 @@ from kvengine.integrations.vllm.planned import plan_of
 from kvengine.integrations.vllm.ranks import KVEngineOffloadingWorker
 from kvengine.integrations.vllm.region import Region, RegionError
 from kvengine.integrations.vllm.rows import differences, read_rows
-from kvengine.runtime.tiers.open import open_tiers
 from kvengine.integrations.vllm.versions import installed_release, require
 from kvengine.integrations.vllm.worker import Geometry, Transfers
 from kvengine.runtime.copies import make_mover
 from kvengine.runtime.pool import HostPool
 from kvengine.runtime.rows import Rows
 from kvengine.runtime.tiers.base import Tier
+from kvengine.runtime.tiers.open import open_tiers
 from kvengine.units import format_bytes
 
 __all__ = ["KVEngineOffloadingSpec"]
