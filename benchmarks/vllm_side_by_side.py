@@ -5,7 +5,7 @@ which about half fits host memory; block tables too small to help much. For each
 prompt tokens that were not computed again, bytes copied per loaded token, host bytes taken per
 stored token, and scheduler time per step (everything that vLLM asks of the manager).
 
-    python benchmarks/vllm_side_by_side.py [--json]
+    python benchmarks/vllm_side_by_side.py [--json] [--only TEXT]
 
 Runs in ``.venv-vllm032`` (``make test-vllm`` makes it), on CPU: vLLM's manager, policies and sizes
 are the real ones, only its GPU copies are replaced by torch's.
@@ -44,10 +44,11 @@ PROMPTS, REQUESTS, TOKENS = 24, 80, 500
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--only", default="", help="rows whose model and spec hold this text")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.inside:
-        print("RESULT " + json.dumps(run_all()))
+        print("RESULT " + json.dumps(run_all(chosen.only)))
         return 0
     if not PYTHON.exists():
         print(f"{PYTHON} is missing: make test-vllm makes it")
@@ -64,7 +65,7 @@ def main() -> int:
         "VLLM_NO_USAGE_STATS": "1",
         "HF_HUB_OFFLINE": "1",
     }
-    command = [str(PYTHON), __file__, "--inside"]
+    command = [str(PYTHON), __file__, "--inside", "--only", chosen.only]
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, check=False, cwd=ROOT
     )
@@ -90,15 +91,16 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def run_all() -> list[dict[str, Any]]:
-    """Every spec on every model, in one interpreter."""
+def run_all(only: str) -> list[dict[str, Any]]:
+    """Every spec on every model whose names hold a text, in one interpreter."""
     import models
 
     rows = []
     with tempfile.TemporaryDirectory() as scratch:
         for kind in ("dense", "hybrid"):
             folder = models.write_model(Path(scratch) / kind, kind)
-            rows += [measure(folder, kind, *spec) for spec in SPECS]
+            picked = [spec for spec in SPECS if only in f"{kind} {spec[0]}"]
+            rows += [measure(folder, kind, *spec) for spec in picked]
     return rows
 
 

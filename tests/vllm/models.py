@@ -1,4 +1,4 @@
-"""Tiny models written on the spot: a dense Llama, and a Gemma 3 with two attention groups.
+"""Tiny models written on the spot: a dense Llama, a Gemma 3 with two attention groups, a DeepSeek.
 
 The weights have unit gain, so that what a model says depends on its KV cache: with the weights
 that vLLM draws for ``load_format="dummy"`` (within 1e-3) a cache of zeros changes no token. Tied
@@ -14,11 +14,13 @@ from typing import Any
 
 LAYERS, HEADS, KV_HEADS, HEAD_DIM, VOCABULARY = 4, 4, 2, 64, 1024
 HYBRID_LAYERS = 11
+LATENT, ROTARY, PLAIN = 512, 64, 64
+"""Of the MLA model: latent and rotary values per token, and of a head what is not rotated."""
 WINDOW_TOKENS = 128
 
 
 def config(kind: str, *, max_tokens: int = 2048) -> dict[str, Any]:
-    """The ``config.json`` of a ``dense`` or ``hybrid`` (window and full attention) model."""
+    """The ``config.json`` of a ``dense``, ``hybrid`` (window and full attention) or ``mla`` model."""
     width = HEADS * HEAD_DIM
     shared = {
         "hidden_size": width,
@@ -42,6 +44,25 @@ def config(kind: str, *, max_tokens: int = 2048) -> dict[str, Any]:
             "hidden_act": "silu",
             "tie_word_embeddings": False,
             **shared,
+        }
+    if kind == "mla":  # no layer with experts
+        shared.pop("head_dim")
+        return {
+            "architectures": ["DeepseekV2ForCausalLM"],
+            "model_type": "deepseek_v2",
+            "hidden_act": "silu",
+            "tie_word_embeddings": False,
+            **shared,
+            "num_key_value_heads": HEADS,
+            "q_lora_rank": None,
+            "kv_lora_rank": LATENT,
+            "qk_nope_head_dim": PLAIN,
+            "qk_rope_head_dim": ROTARY,
+            "v_head_dim": HEAD_DIM,
+            "first_k_dense_replace": LAYERS,
+            "n_routed_experts": 2,
+            "num_experts_per_tok": 1,
+            "moe_intermediate_size": 64,
         }
     # Six window layers and five full ones: two groups whose rows differ in size.
     kinds = ["full_attention" if i % 2 else "sliding_attention" for i in range(HYBRID_LAYERS)]
@@ -76,6 +97,14 @@ def write_model(folder: Path, kind: str, *, seed: int = 0) -> Path:
     def scale(size: int) -> torch.Tensor:
         return torch.zeros(size) if gemma else torch.ones(size)  # Gemma adds one
 
+    def latent_attention() -> dict[str, torch.Tensor]:
+        return {
+            "q_proj": matrix(HEADS * (PLAIN + ROTARY), width, 2.0),
+            "kv_a_proj_with_mqa": matrix(LATENT + ROTARY, width, 2.0),
+            "kv_b_proj": matrix(HEADS * (PLAIN + HEAD_DIM), LATENT),
+            "o_proj": matrix(width, HEADS * HEAD_DIM, 3.0),
+        }
+
     embeddings = torch.randn(VOCABULARY, width, generator=generator)
     weights = {
         "model.embed_tokens.weight": embeddings * (0.02 if gemma else 1.0),
@@ -85,18 +114,24 @@ def write_model(folder: Path, kind: str, *, seed: int = 0) -> Path:
         weights["lm_head.weight"] = matrix(VOCABULARY, width)
     for layer in range(described["num_hidden_layers"]):
         at = f"model.layers.{layer}."
-        attention = {
-            "q_proj": matrix(HEADS * HEAD_DIM, width, 2.0),
-            "k_proj": matrix(KV_HEADS * HEAD_DIM, width, 2.0),
-            "v_proj": matrix(KV_HEADS * HEAD_DIM, width),
-            "o_proj": matrix(width, HEADS * HEAD_DIM, 3.0),
-        }
+        attention = (
+            latent_attention()
+            if kind == "mla"
+            else {
+                "q_proj": matrix(HEADS * HEAD_DIM, width, 2.0),
+                "k_proj": matrix(KV_HEADS * HEAD_DIM, width, 2.0),
+                "v_proj": matrix(KV_HEADS * HEAD_DIM, width),
+                "o_proj": matrix(width, HEADS * HEAD_DIM, 3.0),
+            }
+        )
         feed = {
             "gate_proj": matrix(inner, width),
             "up_proj": matrix(inner, width),
             "down_proj": matrix(width, inner),
         }
         norms = ["input_layernorm", "post_attention_layernorm"]
+        if kind == "mla":
+            attention["kv_a_layernorm"] = scale(LATENT)
         if gemma:
             attention |= {"q_norm": scale(HEAD_DIM), "k_norm": scale(HEAD_DIM)}
             norms += ["pre_feedforward_layernorm", "post_feedforward_layernorm"]

@@ -27,6 +27,18 @@ class _QueuedTier:
         default=256 * _MIB,
         examples=(268435456,),
     )
+    enable_kv_events: bool = option(
+        "Publish which chunks the tier took, where vLLM publishes KV events at all.",
+        default=False,
+        examples=(True,),
+    )
+    locality: Literal["LOCAL", "REMOTE"] | None = option(
+        "What those events and a request's choice of tiers are told of where the tier is.",
+        default=None,
+        nullable=True,
+        default_text="nothing in events; LOCAL for fs and REMOTE for valkey in a request's choice",
+        examples=("REMOTE",),
+    )
 
 
 @refuses_unknown

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
 from typing import Any
 
 from kvengine.errors import KVEngineError
 from kvengine.plan.plan import Plan
 
-__all__ = ["document_of", "plan_of"]
+__all__ = ["document_of", "plan_of", "stage_of"]
 
 _log = logging.getLogger(__name__)
 _PLENTY_BYTES = 1 << 50
@@ -27,6 +28,13 @@ def plan_of(engine: Any | None, version: str) -> Plan | None:
         return None
 
 
+def stage_of(plan: Plan | None, rank: int, world_size: int) -> Plan | None:
+    """The part of a plan that a rank holds: vLLM numbers ranks stage by stage."""
+    if plan is None or not plan.ranks:
+        return plan
+    return plan.ranks[rank * len(plan.ranks) // world_size]
+
+
 def document_of(engine: Any, version: str) -> dict[str, Any]:
     """vLLM's resolved configuration as an engine document."""
     model, parallel, cache = engine.model_config, engine.parallel_config, engine.cache_config
@@ -42,6 +50,7 @@ def document_of(engine: Any, version: str) -> dict[str, Any]:
             "tensor": parallel.tensor_parallel_size,
             "pipeline": parallel.pipeline_parallel_size,
             "decode_context": parallel.decode_context_parallel_size,
+            **_layers_per_stage(),
         },
         "cache": {
             "memory": _PLENTY_BYTES,  # sizes per block do not depend on how many there are
@@ -54,6 +63,12 @@ def document_of(engine: Any, version: str) -> dict[str, Any]:
             "kv_connector_extra_config": dict(engine.kv_transfer_config.kv_connector_extra_config),
         },
     }
+
+
+def _layers_per_stage() -> dict[str, list[int]]:
+    """How vLLM was told to divide the layers, if it was."""
+    told = os.environ.get("VLLM_PP_LAYER_PARTITION")
+    return {"pipeline_layers": [int(count) for count in told.split(",")]} if told else {}
 
 
 def _plain(value: Any) -> Any:

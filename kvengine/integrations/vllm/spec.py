@@ -23,11 +23,11 @@ from kvengine.integrations.vllm.manager import KVEngineOffloadingManager
 from kvengine.integrations.vllm.memory import RegionMemory
 from kvengine.integrations.vllm.metrics import definitions
 from kvengine.integrations.vllm.note import engine_config, read_note, take_note
-from kvengine.integrations.vllm.planned import plan_of
+from kvengine.integrations.vllm.planned import plan_of, stage_of
 from kvengine.integrations.vllm.ranks import KVEngineOffloadingWorker
 from kvengine.integrations.vllm.region import Region, RegionError
 from kvengine.integrations.vllm.rows import differences, read_rows
-from kvengine.integrations.vllm.versions import installed_release, require
+from kvengine.integrations.vllm.versions import FIRST, LAST, GroupError, installed_release, require
 from kvengine.integrations.vllm.worker import Geometry, Transfers
 from kvengine.runtime.copies import make_mover
 from kvengine.runtime.pool import HostPool
@@ -90,6 +90,7 @@ class KVEngineOffloadingSpec(OffloadingSpec):  # type: ignore[misc]
         sizes = region.registered(_JOIN_S)
         region.unlink()
         chunk_bytes = tuple(map(sum, zip(*sizes, strict=True)))
+        self._require_groups(chunk_bytes)
         replicated = region.world_size > 1 and not any(map(any, sizes[1:]))
         if max(chunk_bytes) > self._host_bytes:
             raise RegionError(
@@ -133,10 +134,25 @@ class KVEngineOffloadingSpec(OffloadingSpec):  # type: ignore[misc]
             },
         )
 
+    def _require_groups(self, chunk_bytes: Sequence[int]) -> None:
+        """Every group that vLLM will ask for must have bytes on some rank."""
+        groups = self.config.groups
+        missing = [group for group, size in zip(groups, chunk_bytes, strict=True) if not size]
+        if missing or not groups:
+            layers = ", ".join(missing[0].layer_names[:2]) if missing else "none"
+            raise GroupError(
+                f"vLLM {self._version} offloads {len(groups)} groups of this model, but registered"
+                f" no cache for {len(missing)} of them (layers: {layers}): a kind of group that"
+                f" kvengine does not know in vLLM {FIRST} to {LAST}"
+                "\n  hint: use another of these releases, or take the connector out of"
+                " --kv-transfer-config"
+            )
+
     def _make_worker(self, kv_caches: Any) -> KVEngineOffloadingWorker:
         rank = self.config.parallel.rank
         engine = engine_config()
-        plan = plan_of(engine, self._version)
+        whole = plan_of(engine, self._version)
+        plan = stage_of(whole, rank, self.config.parallel.world_size)
         rows = read_rows(kv_caches, plan)
         row_bytes = tuple(group.row_bytes if group else 0 for group in rows)
         if rank == 0 and plan is not None and (difference := differences(row_bytes, plan)):
@@ -145,7 +161,7 @@ class KVEngineOffloadingSpec(OffloadingSpec):  # type: ignore[misc]
         replicated = self._replicated or _replicated_before_0_27(self.config, engine)
         writes = rank == 0 or not replicated
         if rank == 0:
-            kinds = tuple(group.kind for group in plan.groups) if plan else ()
+            kinds = tuple(group.kind for group in whole.groups) if whole else ()
             model = self.config.model
             note = take_note(engine, model.name, model.dtype, self._version, kinds)
             region.write_note(note.text())

@@ -7,7 +7,7 @@ import importlib.metadata
 from kvengine.errors import KVEngineError
 from kvengine.rules.releases import Release, release
 
-__all__ = ["FIRST", "LAST", "VLLMVersionError", "installed_release", "require"]
+__all__ = ["FIRST", "LAST", "GroupError", "VLLMVersionError", "installed_release", "require"]
 
 FIRST = Release(0, 26)
 """The first release whose spec constructor takes one ``OffloadingConfig``."""
@@ -31,6 +31,10 @@ class VLLMVersionError(KVEngineError, ImportError):
             "\n  hint: install one of these releases, or take the connector out of"
             " --kv-transfer-config"
         )
+
+
+class GroupError(KVEngineError):
+    """vLLM has a group of layers whose cache it does not show to an offloading spec."""
 
 
 def installed_release() -> str | None:
