@@ -62,6 +62,8 @@ class Journal:
         self._active: Segment | None = None
         self._closed: list[Segment] = []
         self._spares: list[FileName] = []
+        self._starting: FileName | None = None
+        self._next: Segment | None = None
         self._sequence = 0
 
     @property
@@ -69,23 +71,46 @@ class Journal:
         """What the segment files of this owner occupy."""
         with self._lock:
             sizes = [segment.header.segment_bytes for segment in self._segments()]
-            return sum(sizes) + len(self._spares) * self._space.segment_bytes
+            num_empty = len(self._spares) + (self._starting is not None)
+            return sum(sizes) + num_empty * self._space.segment_bytes
 
     @property
     def num_spares(self) -> int:
         """Files that lie ready for the next segments."""
-        return len(self._spares)
+        return len(self._spares) + (self._next is not None)
 
     def prepare(self) -> None:
         """Have a file ready for the next segment while this one is written, if there is room."""
         with self._lock:
-            if self._spares or self._active is None:
+            if self.num_spares or self._active is None or self._space.full:
                 return
             own_bytes = self.used_bytes
         file = self._space.grow(own_bytes)
         if file is not None:
             with self._lock:
                 self._spares.append(file)
+
+    def begin_next(self) -> None:
+        """Begin the next segment in a spare file, so that no write has to wait for that. OSError.
+
+        Used by one thread.
+        """
+        with self._lock:
+            if self._next is not None or self._active is None or not self._spares:
+                return
+            file = self._starting = self._spares.pop(0)
+        try:
+            begun = self._begin(file)
+        except OSError:
+            with self._lock:
+                self._starting = None
+            raise
+        with self._lock:
+            self._starting = None
+            if self._active and self._active.header.sequence < begun.header.sequence:
+                self._next = begun
+            else:  # writers were quicker
+                self._spares.append(begun.file)
 
     def write(
         self, keys: Sequence[bytes], payloads: Sequence[memoryview], enter: Enter | None = None
@@ -151,6 +176,7 @@ class Journal:
         """Remove segments, oldest first, until this owner occupies ``most_bytes`` at most."""
         while self.used_bytes > most_bytes:
             with self._lock:
+                self._spare_next()
                 if self._spares:
                     self._space.remove(self._spares.pop())
                     continue
@@ -162,6 +188,7 @@ class Journal:
         """Forget segments whose files somebody removed, so that their space is free. OSError."""
         with self._lock:
             names = self._space.names()
+            self._spare_next()
             self._spares = [file for file in self._spares if file.name in names]
             if self._active is not None and self._active.file.name not in names:
                 self._closed.append(self._active)
@@ -173,6 +200,7 @@ class Journal:
     def abandon(self) -> None:
         """Give everything up without touching the files, which are not ours any more."""
         with self._lock:
+            self._spare_next()
             left = self._segments()
             files = [*(segment.file for segment in left), *self._spares]
             self._active, self._closed, self._spares = None, [], []
@@ -186,6 +214,7 @@ class Journal:
         """Seal what is being written, so that the next start need not scan it."""
         with self._lock:
             active, self._active = self._active, None
+            self._spare_next()
             for file in self._spares:
                 self._space.remove(file)
             self._spares = []
@@ -214,7 +243,12 @@ class Journal:
             self._seal_complete(place.segment)
 
     def _segments(self) -> list[Segment]:
-        return [*self._closed, *([self._active] if self._active else [])]
+        return [*self._closed, *(s for s in (self._active, self._next) if s is not None)]
+
+    def _spare_next(self) -> None:
+        begun, self._next = self._next, None
+        if begun is not None:
+            self._spares.append(begun.file)
 
     def _reserve(self, lengths: Sequence[int]) -> Reservation:
         with self._lock:
@@ -227,25 +261,41 @@ class Journal:
 
     def _roll(self) -> Segment:
         """Close the segment being written and begin another."""
-        file = self._space.take(self._next_file())
-        self._sequence = max(self._sequence + 1, time.time_ns())
-        header = SegmentHeader(
-            self._space.segment_bytes,
-            secrets.token_bytes(16),
-            self._sequence,
-            self._space.namespace,
-        )
-        try:
-            begun = write_header(self._device, file, header)
-        except OSError:
-            self._spares.append(file)
-            raise
+        begun, self._next = self._next, None
+        if begun is None:
+            begun = self._begin(self._next_file())
+        begun.file = self._taken(begun.file)
         full, self._active = self._active, begun
         if full is not None:
             self._closed.append(full)
             self._seal_complete(full)
         self.on_roll()
         return begun
+
+    def _begin(self, file: FileName) -> Segment:
+        """A segment newer than all others; its file is a spare again after OSError."""
+        with self._lock:
+            self._sequence = max(self._sequence + 1, time.time_ns())
+            header = SegmentHeader(
+                self._space.segment_bytes,
+                secrets.token_bytes(16),
+                self._sequence,
+                self._space.namespace,
+            )
+        try:
+            file = self._space.lay_by(file)
+            return write_header(self._device, file, header)
+        except OSError:
+            with self._lock:
+                self._spares.append(file)
+            raise
+
+    def _taken(self, file: FileName) -> FileName:
+        try:
+            return self._space.take(file)
+        except OSError:
+            self._spares.append(file)
+            raise
 
     def _next_file(self) -> FileName:
         """A file for the next segment: a spare one, a new one, or the oldest one's."""

@@ -98,6 +98,7 @@ class Mount:
         others = self.root.others(self.lane.namespace, self.lane.name)
         if others.hungry:
             self.journal.shrink(self.space.max_bytes // (1 + others.owners))
+        self.space.full = False  # somebody may have left room: whoever needs some looks again
 
     def close(self) -> None:
         """Seal what is being written, close every file, and give the lane up."""

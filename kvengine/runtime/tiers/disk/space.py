@@ -36,7 +36,7 @@ class Space:
         """Over everything below the root, whoever owns it."""
         self.segment_bytes = segment_bytes
         self.full = False
-        """Whether the limit is reached: the next segment needs the file of an old one."""
+        """Whether the limit was reached lately: the next segment needs the file of an old one."""
         self._root = root
         self._lane = lane
         self._descriptors = descriptors
@@ -62,12 +62,12 @@ class Space:
         return self._root.files.list_dir(self._lane.dir_fd)
 
     def take(self, file: FileName) -> FileName:
-        """Make a segment's file of one that was grown for later; any other is one. OSError."""
-        if not file.name.endswith(_LATER_SUFFIX):
-            return file
-        taken = self.file(file.name.removesuffix(_LATER_SUFFIX) + SEGMENT_SUFFIX)
-        self._root.files.rename(file.name, file.dir_fd, taken.name, taken.dir_fd)
-        return taken
+        """Make a segment's file of one that was kept for later. OSError."""
+        return self._rename(file, _LATER_SUFFIX, SEGMENT_SUFFIX)
+
+    def lay_by(self, file: FileName) -> FileName:
+        """Keep a file for later, so that nobody takes it for a segment. OSError."""
+        return self._rename(file, SEGMENT_SUFFIX, _LATER_SUFFIX)
 
     def grow(self, own_bytes: int) -> FileName | None:
         """A new file for ``take``, if the limit allows it beside ``own_bytes``. OSError.
@@ -114,6 +114,14 @@ class Space:
             self._lane.set_hungry(hungry)
         except OSError as error:
             _log.warning("%s cannot be marked: %s", self._lane.path, error)
+
+    def _rename(self, file: FileName, old: str, new: str) -> FileName:
+        if not file.name.endswith(old):
+            return file
+        renamed = self.file(file.name.removesuffix(old) + new)
+        self._root.files.rename(file.name, file.dir_fd, renamed.name, renamed.dir_fd)
+        self._descriptors.forget(file)
+        return renamed
 
     def _create(self) -> FileName:
         files = self._root.files

@@ -286,6 +286,7 @@ class DiskTier(Tier):
             return
         mount.journal.prepare()
         mount.cleaner.clean()
+        mount.journal.begin_next()
         if time.monotonic() >= self._tend_s:
             self._tend_s = time.monotonic() + self._options.refresh_s
             mount.tend()
