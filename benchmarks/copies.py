@@ -12,8 +12,10 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import statistics
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -23,10 +25,11 @@ from attrs import frozen
 from kvengine.plan.plan import Group, Offload, Plan, Slot
 from kvengine.runtime import HostTier, OffloadEngine, allocate
 from kvengine.runtime.copies import Mover, make_mover
-from kvengine.runtime.jobs import Kind
+from kvengine.runtime.jobs import Job, Kind
 from kvengine.runtime.rows import Move, rows_of
 
 KIB = 1 << 10
+STREAM = 8
 CASES = (
     ("packed", 1, 256 * KIB),
     ("packed", 1, 1024 * KIB),
@@ -118,7 +121,7 @@ def measure(case: tuple[str, int, int], args: argparse.Namespace) -> Iterator[st
     twin = torch.zeros(blocks * row, dtype=torch.uint8, device=device)
     budget = blocks * row
     with OffloadEngine(
-        plan, cache, [HostTier(budget_bytes=budget)], in_flight_bytes=2 * budget
+        plan, cache, [HostTier(budget_bytes=budget)], threads=args.threads, in_flight_bytes=2 * budget
     ) as engine:
         host = torch.from_numpy(engine.memory.bytes)
         mover = make_mover([rows_of(cache, 0)], engine.memory)
@@ -150,15 +153,20 @@ def measure(case: tuple[str, int, int], args: argparse.Namespace) -> Iterator[st
 
 
 def run_jobs(engine: OffloadEngine, kind: Kind, keys: list[bytes], ids: list[int]) -> None:
-    """Jobs of 16 chunks; the caller submits the next while workers copy."""
+    """Jobs of 16 chunks, at most four under way; the caller submits the next while workers copy."""
     act = engine.store if kind is Kind.STORE else engine.load
-    jobs = [
-        act(keys[at : at + 16], [[block] for block in ids[at : at + 16]])
-        for at in range(0, len(keys), 16)
-    ]
+    jobs: deque[Job] = deque()
+    for at in range(0, len(keys), 16):
+        if len(jobs) == 4:
+            finish(engine, jobs.popleft())
+        jobs.append(act(keys[at : at + 16], [[block] for block in ids[at : at + 16]]))
     for job in jobs:
-        engine.wait(job)
-        assert job.succeeded
+        finish(engine, job)
+
+
+def finish(engine: OffloadEngine, job: Job) -> None:
+    engine.wait(job)
+    assert job.succeeded
 
 
 def move(mover: Mover, kind: Kind, moves: list[Move], step: int | None = None) -> None:
@@ -170,32 +178,37 @@ def move(mover: Mover, kind: Kind, moves: list[Move], step: int | None = None) -
 
 
 def overhead(args: argparse.Namespace) -> str:
-    """What the engine adds to the copies of jobs of 16 chunks of 1 MiB, many in a row."""
+    """What the engine adds to the copies of jobs of 16 chunks of 1 MiB: in a stream, and alone."""
     row = 1 << 20
     blocks = args.mib // 16 * 16
     plan = plan_of("packed", 1, row, blocks)
     cache = allocate(plan, args.device)
     budget = blocks * row
-    plain: list[Took] = []
-    whole: list[Took] = []
+    took: dict[str, list[Took]] = {}
     tier = HostTier(budget_bytes=budget)
-    with OffloadEngine(plan, cache, [tier], in_flight_bytes=2 * budget) as engine:
+    with OffloadEngine(
+        plan, cache, [tier], threads=args.threads, in_flight_bytes=2 * budget
+    ) as engine:
         mover = make_mover([rows_of(cache, 0)], engine.memory)
         ids = random.sample(range(blocks), blocks)
         moves = [Move(0, [block], ((at * row, row),)) for at, block in enumerate(ids)]
-        for _ in range(2 * args.rounds):
-            keys = [os.urandom(16) + bytes(4) for _ in ids]
-            alone = partial(move, mover, Kind.STORE, moves, 16)
-            plain.append(timed(alone, cache.device))
-            jobs = partial(run_jobs, engine, Kind.STORE, keys, ids)
-            whole.append(timed(jobs, cache.device))
-            engine.reset()
-    per_job = 1e6 / (blocks // 16)
-    added = best(whole).wall_s / best(plain).wall_s - 1
+        for _ in range(args.rounds):
+            keys = [os.urandom(16) + bytes(4) for _ in range(STREAM * blocks)]
+            acts = {
+                "plain": partial(move, mover, Kind.STORE, moves * STREAM, 16),
+                "stream": partial(run_jobs, engine, Kind.STORE, keys, ids * STREAM),
+                "one": partial(move, mover, Kind.STORE, moves[:16]),
+                "alone": partial(run_jobs, engine, Kind.STORE, keys[:16], ids[:16]),
+            }
+            for name, act in acts.items():
+                took.setdefault(name, []).append(timed(act, cache.device))
+    per_job = 1e6 / (STREAM * blocks // 16)
+    us = {name: statistics.median(each.wall_s for each in rounds) for name, rounds in took.items()}
     return (
-        f"job of 16 x 1 MiB: copies alone {best(plain).wall_s * per_job:.0f} us, the engine adds "
-        f"{added:.1%}; the caller's own time, most of it beside the copies, "
-        f"{best(whole).cpu_s * per_job:.0f} us"
+        f"job of 16 x 1 MiB, medians: in a stream {us['plain'] * per_job:.0f} us of copies, the "
+        f"engine adds {us['stream'] / us['plain'] - 1:.1%}; one alone {us['one'] * 1e6:.0f} us, "
+        f"the engine adds {(us['alone'] - us['one']) * 1e6:.0f} us; the caller's own time, most of "
+        f"it beside the copies, {best(took['stream']).cpu_s * per_job:.0f} us a job"
     )
 
 
@@ -204,9 +217,10 @@ def main() -> None:
     parser.add_argument("--mib", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--threads", type=int, default=1, help="of the engine, and of copies")
     parser.add_argument("--busy", action="store_true", help="with a thread that computes in Python")
     args = parser.parse_args()
-    torch.set_num_threads(1)
+    torch.set_num_threads(args.threads)
     stop = threading.Event()
     if args.busy:
         threading.Thread(

@@ -29,10 +29,12 @@ class Claims:
                 if block in written or (write and block in readers):
                     raise ValueError(f"block {block} belongs to a job that is not done yet")
 
-    def room_for(self, sizes: Iterable[int]) -> int:
+    def room_for(self, sizes: Sequence[int]) -> int:
         """How many chunks of these sizes, from the front, may be in flight as well."""
-        count = 0
         left = self.limit_bytes - self.in_flight_bytes
+        if sum(sizes) <= left:
+            return len(sizes)
+        count = 0
         for size in sizes:
             left -= size
             if left < 0:

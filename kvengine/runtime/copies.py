@@ -128,6 +128,8 @@ class _Comb:
         self._base, self._step = base, step
         self._first = np.array([(lane.address - base) // step for lane in lanes], dtype=np.int64)
         self._stride = np.array([lane.stride_bytes // step for lane in lanes], dtype=np.int64)
+        # A single lane's rows are numbered like its blocks.
+        self._plain = self.teeth == 1 and self._stride[0] == 1
         last = max(
             (lane.address - base + (lane.pages.shape[0] - 1) * lane.stride_bytes) // step
             for lane in lanes
@@ -151,7 +153,9 @@ class _Comb:
 
     def move(self, blocks: _Indices, stretches: Sequence[Stretch], *, to_host: bool) -> None:
         """Move the pieces of all blocks, one call per stretch of host rows."""
-        rows: _Indices = (self._first + blocks[:, None] * self._stride).reshape(-1)
+        rows = blocks
+        if not self._plain:
+            rows = (self._first + blocks[:, None] * self._stride).reshape(-1)
         wanted = torch.from_numpy(rows)
         for host_start, first, count in stretches:
             start = host_start + self._offset_bytes
@@ -166,7 +170,7 @@ class _Comb:
                 torch.index_select(
                     self._source,
                     0,
-                    wanted[begin:end],
+                    wanted if len(stretches) == 1 else wanted[begin:end],
                     out=self._host_words.as_strided(
                         (end - begin, self._width),
                         (self._distance_bytes // self._word_bytes, 1),

@@ -161,11 +161,14 @@ class OffloadEngine:
             self._begin(job)
             count = self._claims.room_for(job.sizes)
             prepared = self.pool.prepare_store(keys[:count], job.spans)
-            index_of = dict(zip(keys, range(count), strict=False))
-            self._launch(job, [index_of[key] for key in prepared.keys], prepared.places)
-            job.settle([index_of[key] for key in prepared.present], Outcome.DONE)
-            self._refuse(job, [index_of[key] for key in prepared.refused])
-            self._refuse(job, range(count, len(keys)))
+            if len(prepared.keys) == len(keys):
+                self._launch(job, range(count), prepared.places)
+            else:
+                index_of = dict(zip(keys, range(count), strict=False))
+                self._launch(job, [index_of[key] for key in prepared.keys], prepared.places)
+                job.settle([index_of[key] for key in prepared.present], Outcome.DONE)
+                self._refuse(job, [index_of[key] for key in prepared.refused])
+                self._refuse(job, range(count, len(keys)))
         return job
 
     def load(
@@ -287,7 +290,7 @@ class OffloadEngine:
         if len(set(keys)) != len(keys):
             raise ValueError("a job names each chunk once")
         job = Job(kind, keys, blocks, self._finished.append)
-        shapes = [self.pool.shape_of(key) for key in keys]
+        shapes = self.pool.shapes_of(keys)
         job.groups = [group for group, _ in shapes]
         job.sizes = [num_bytes for _, num_bytes in shapes]
         counts = [self.blocks_per_chunk[group] for group in job.groups]
@@ -336,19 +339,19 @@ class OffloadEngine:
         if not indices:
             return
         self._claim(job, indices)
-        slices: list[Slice] = []
-        begin = num_bytes = 0
-        moves: list[Move] = []
-        spans = job.spans
-        for at, index in enumerate(indices):
-            span = spans[index] if spans else None
-            first = span[0] if span else 0
-            moves.append(Move(job.groups[index], job.blocks[index], places[at], first))
-            num_bytes += job.sizes[index]
-            if num_bytes >= _SLICE_BYTES or at == len(indices) - 1:
-                slices.append(Slice(job, indices[begin : at + 1], moves, num_bytes, job.fence))
-                begin, num_bytes, moves = at + 1, 0, []
-        self._transfers.submit(slices)
+        groups, blocks = job.groups, job.blocks
+        spans = job.spans or (None,) * len(groups)
+        moves = [
+            Move(groups[index], blocks[index], place, span[0] if (span := spans[index]) else 0)
+            for index, place in zip(indices, places, strict=True)
+        ]
+        sizes = [job.sizes[index] for index in indices]
+        self._transfers.submit(
+            [
+                Slice(job, indices[begin:end], moves[begin:end], num_bytes, job.fence)
+                for begin, end, num_bytes in _cut(sizes)
+            ]
+        )
 
     def _claim(self, job: Job, indices: Iterable[int], *, back: bool = False) -> None:
         blocks = [block for index in indices for block in job.blocks[index]]
@@ -401,6 +404,9 @@ class OffloadEngine:
                 self.pool.complete_load(keys)
         if job.kind is Kind.STORE and good:
             self._gateway.pass_on(good)
+        if good is keys:
+            job.settle(part.indices, Outcome.DONE)
+            return
         for outcome in set(outcomes):
             which = zip(part.indices, outcomes, strict=True)
             job.settle([index for index, its in which if its is outcome], outcome)
@@ -417,6 +423,21 @@ class OffloadEngine:
             failed = zip(keys, outcomes, strict=True)
             self.pool.discard(key for key, its in failed if its is Outcome.FAILED)
         return [key for key, its in zip(keys, outcomes, strict=True) if its is Outcome.DONE]
+
+
+def _cut(sizes: Sequence[int]) -> list[tuple[int, int, int]]:
+    """Where slices of chunks of these sizes begin and end, and their bytes."""
+    total = sum(sizes)
+    if total <= _SLICE_BYTES:
+        return [(0, len(sizes), total)]
+    cuts: list[tuple[int, int, int]] = []
+    begin = num_bytes = 0
+    for end, size in enumerate(sizes, start=1):
+        num_bytes += size
+        if num_bytes >= _SLICE_BYTES or end == len(sizes):
+            cuts.append((begin, end, num_bytes))
+            begin, num_bytes = end, 0
+    return cuts
 
 
 def _check_spans(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import itertools
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from kvengine.runtime.tiers.base import Outcome
 
@@ -108,14 +108,14 @@ class Job:
 
     # What follows is for the engine.
 
-    def settle(self, indices: Iterable[int], outcome: Outcome) -> None:
+    def settle(self, indices: Sequence[int], outcome: Outcome) -> None:
         """Say what became of some chunks, each exactly once."""
         with self._lock:
             outcomes = self._outcomes
             for index in indices:
                 assert outcomes[index] is None, "a chunk has one outcome"
                 outcomes[index] = outcome
-                self._open -= 1
+            self._open -= len(indices)
             done = not self._open
         if done:
             self.finish()

@@ -75,6 +75,11 @@ class HostPool:
             raise ValueError(f"a key names group {number}, there are {len(self._group_of)} groups")
         return shape
 
+    def shapes_of(self, keys: Iterable[bytes]) -> list[tuple[int, int]]:
+        """``shape_of`` each."""
+        known = self._group_of
+        return [known.get(key[-4:]) or self.shape_of(key) for key in keys]
+
     def lookup(self, keys: Iterable[bytes], spans: Sequence[Span] | None = None) -> list[Found]:
         """What is known of each chunk; with ``spans``, of these blocks of each.
 
@@ -130,8 +135,8 @@ class HostPool:
         of it are offered, unless it is in use. ``admit_all`` passes by the store threshold.
         """
         keys = list(keys)
-        group_of, chunks = self._group_of, self._chunks
-        shapes = [group_of.get(key[-4:]) or self.shape_of(key) for key in keys]
+        chunks = self._chunks
+        shapes = self.shapes_of(keys)
         if spans is not None or self._any_parts:
             self._any_parts = True
             self._replace_parts(keys, spans)

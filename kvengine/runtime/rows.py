@@ -151,45 +151,45 @@ def batches(moves: Sequence[Move], rows: Sequence[Rows]) -> list[Batch]:
     (case R05).
     """
     found: dict[int, Batch] = {}
+    batch: Batch | None = None
     for move in moves:
-        if not move.blocks:
+        group, blocks, place, first_block = move
+        if not blocks:
             continue
-        batch = found.get(move.group)
-        if batch is None:
-            batch = found[move.group] = Batch(move.group)
-        _add(batch, move, rows[move.group].row_bytes)
+        if batch is None or batch.group != group:
+            batch = found.get(group)
+            if batch is None:
+                batch = found[group] = Batch(group)
+            row_bytes = rows[group].row_bytes
+            stretches, ids = batch.stretches, batch.blocks
+        count = len(blocks)
+        start, place_bytes = place[0]
+        if len(place) > 1:
+            place_bytes = sum([num_bytes for _, num_bytes in place])
+        if first_block < 0 or (first_block + count) * row_bytes > place_bytes:
+            raise ValueError(
+                f"a chunk of group {group} has {place_bytes // row_bytes} blocks, "
+                f"not {first_block} to {first_block + count - 1}"
+            )
+        if len(place) > 1:
+            batch.scattered.append(move)
+            continue
+        start += first_block * row_bytes
+        if stretches and stretches[-1][0] + stretches[-1][2] * row_bytes == start:
+            begin, first, joined = stretches[-1]
+            stretches[-1] = (begin, first, joined + count)
+        else:
+            stretches.append((start, len(ids), count))
+        ids += blocks
     for batch in found.values():
         _check_ids(batch, rows[batch.group].num_blocks)
     return list(found.values())
 
 
-def _add(batch: Batch, move: Move, row_bytes: int) -> None:
-    place, blocks, count = move.place, batch.blocks, len(move.blocks)
-    start, place_bytes = place[0]
-    if len(place) > 1:
-        place_bytes = sum(num_bytes for _, num_bytes in place)
-    if move.first_block < 0 or (move.first_block + count) * row_bytes > place_bytes:
-        raise ValueError(
-            f"a chunk of group {batch.group} has {place_bytes // row_bytes} blocks, "
-            f"not {move.first_block} to {move.first_block + count - 1}"
-        )
-    if len(place) > 1:
-        batch.scattered.append(move)
-        return
-    start += move.first_block * row_bytes
-    stretches = batch.stretches
-    if stretches:
-        begin, first, joined = stretches[-1]
-        if begin + joined * row_bytes == start:
-            stretches[-1] = (begin, first, joined + count)
-            blocks += move.blocks
-            return
-    stretches.append((start, len(blocks), count))
-    blocks += move.blocks
-
-
 def _check_ids(batch: Batch, num_blocks: int) -> None:
-    blocks = [*batch.blocks, *(block for move in batch.scattered for block in move.blocks)]
+    blocks = batch.blocks
+    if batch.scattered:
+        blocks = [*blocks, *(block for move in batch.scattered for block in move.blocks)]
     low, high = min(blocks), max(blocks)
     if low < 0 or high >= num_blocks:
         raise ValueError(
