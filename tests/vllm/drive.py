@@ -12,6 +12,7 @@ import gc
 import json
 import os
 import resource
+import signal
 import sys
 import time
 from pathlib import Path
@@ -40,21 +41,29 @@ def drive(engine: dict[str, Any]) -> dict[str, Any]:
         more["kv_events_config"] = KVEventsConfig(
             enable_kv_cache_events=True, publisher="zmq", endpoint=engine["events"]
         )
+    stages = engine.get("pipeline_parallel", 1)
+    if stages > 1:
+        # vLLM's CPU worker gives a later stage its buffers only when it warms up, and it does so
+        # only when it compiles: with a backend that leaves the model as it is.
+        more["compilation_config"] = {"mode": 2, "backend": "eager"}
+    if engine.get("mla_caching"):
+        allow_prefix_caching_for_mla()
     try:
         llm = LLM(
             model=engine["model"],
             load_format="safetensors",
             skip_tokenizer_init=True,
-            enforce_eager=True,
+            enforce_eager=stages == 1,
             dtype="float32",
             max_model_len=engine.get("max_tokens", 1024),
-            block_size=32,
+            block_size=engine.get("block_size", 32),
             max_num_seqs=4,
             seed=0,
             num_gpu_blocks_override=engine.get("gpu_blocks", 120),
             enable_prefix_caching=True,
             disable_log_stats=False,
             tensor_parallel_size=engine.get("tensor_parallel", 1),
+            pipeline_parallel_size=stages,
             kv_transfer_config=KVTransferConfig(**transfer) if transfer else None,
             **more,
         )
@@ -67,7 +76,6 @@ def drive(engine: dict[str, Any]) -> dict[str, Any]:
             "build_s": round(built - started, 2),
             "steps": steps,
             "metrics": metrics(llm),
-            "counters": counters(),
             "events": events.seen(),
         }
     stop(llm)
@@ -83,11 +91,18 @@ def take(llm: Any, step: dict[str, Any]) -> dict[str, Any]:
             result |= generate(llm, step)
         case "reset":
             drain(llm)
-            result["ok"] = bool(llm.reset_prefix_cache())
+            everything = step.get("everything", False)
+            result["ok"] = bool(llm.reset_prefix_cache(reset_connector=everything))
         case "drain":
             drain(llm, step.get("seconds", 1.0))
+        case "wait":
+            time.sleep(step["seconds"])
         case "flip":
             result["flipped"] = flip(Path(step["folder"]))
+        case "signal":
+            os.kill(int(step["process"]), signal.Signals[step["signal"]])
+        case "metrics":
+            result["metrics"] = metrics(llm)
         case "limit":  # no file may grow any more: every write of a tier fails
             resource.setrlimit(resource.RLIMIT_FSIZE, (step["bytes"], resource.RLIM_INFINITY))
     result["seconds"] = round(time.perf_counter() - started, 4)
@@ -118,6 +133,7 @@ def generate(llm: Any, step: dict[str, Any]) -> dict[str, Any]:
         for o in (output.outputs[0] for output in outputs)
     ]
     return {
+        "seeds": step["seeds"],
         "tokens": [list(output.outputs[0].token_ids) for output in outputs],
         "logprobs": chosen,
         "cached": [output.num_cached_tokens for output in outputs],
@@ -135,6 +151,26 @@ def drain(llm: Any, seconds: float = 1.0) -> None:
             if not scheduler.has_requests():
                 break
         time.sleep(0.02)
+
+
+def allow_prefix_caching_for_mla() -> None:
+    """Let vLLM's CPU platform cache prefixes of MLA models, which it switches off.
+
+    Its reference kernels can continue behind a cached prefix; they are not as exact as from the
+    start, so that answers are compared with those behind vLLM's own prefix cache.
+    """
+    from vllm.platforms.cpu import CpuPlatform
+
+    switch_off = CpuPlatform.check_and_update_config.__func__
+
+    def check_and_update_config(cls: Any, config: Any) -> None:
+        chunked = config.scheduler_config.enable_chunked_prefill
+        cached = config.cache_config.enable_prefix_caching
+        switch_off(cls, config)
+        config.scheduler_config.enable_chunked_prefill = chunked
+        config.cache_config.enable_prefix_caching = cached
+
+    CpuPlatform.check_and_update_config = classmethod(check_and_update_config)
 
 
 def flip(folder: Path) -> int:
@@ -159,20 +195,12 @@ def metrics(llm: Any) -> dict[str, float]:
     llm.llm_engine.step() if hasattr(llm.llm_engine, "step") else None
     found: dict[str, float] = {}
     for metric in llm.get_metrics():
-        if "offload" not in metric.name and "kvengine" not in metric.name:
+        if not any(word in metric.name for word in ("offload", "kvengine", "preemption")):
             continue
         labels = {k: v for k, v in metric.labels.items() if k not in ("engine", "model_name")}
         name = metric.name.removeprefix("vllm:") + ("" if not labels else str(labels))
         found[name] = getattr(metric, "value", None) or getattr(metric, "sum", 0.0) or 0.0
     return found
-
-
-def counters() -> dict[str, Any]:
-    """What a peer or a control that was patched in counted, in process only."""
-    for name in ("peer_specs",):
-        if name in sys.modules:
-            return dict(sys.modules[name].COUNTERS)
-    return {}
 
 
 class Events:
@@ -207,7 +235,8 @@ class Events:
                     for event in msgspec.msgpack.decode(part)[1]:
                         text = json.dumps(event, default=str)
                         kind = event[0] if isinstance(event, list) else event.get("type", "?")
-                        medium = "CPU" if '"CPU"' in text else "GPU"
+                        media = [name for name in ("CPU", "STORAGE") if f'"{name}"' in text]
+                        medium = media[0] if media else "GPU"
                         found[f"{kind} {medium}"] = found.get(f"{kind} {medium}", 0) + 1
         return found
 

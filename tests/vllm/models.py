@@ -20,7 +20,7 @@ WINDOW_TOKENS = 128
 
 
 def config(kind: str, *, max_tokens: int = 2048) -> dict[str, Any]:
-    """The ``config.json`` of a ``dense``, ``hybrid`` (window and full attention) or ``mla`` model."""
+    """The ``config.json`` of a ``dense``, ``hybrid`` (window and full layers) or ``mla`` model."""
     width = HEADS * HEAD_DIM
     shared = {
         "hidden_size": width,

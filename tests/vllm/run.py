@@ -2,8 +2,9 @@
 
 ``python tests/vllm/run.py`` makes the environments ``.venv-vllm032`` and ``.venv-vllm028`` where
 they are missing, runs every scenario in them, and prints a table; ``--only TEXT`` picks scenarios
-by name, ``--release 0.32.0`` one environment. Without a package index it says so and passes: there
-is nothing that could be tried. The figures are also written to ``build/vllm.json``.
+by name, ``--release 0.32.0`` one environment, ``--quick`` the core of it. Without a package index
+it says so and passes: there is nothing that could be tried. The figures are also written to
+``build/vllm.json``.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from scenarios import SCENARIOS, Scenario
 ROOT = Path(__file__).resolve().parents[2]
 TOLERANCE = 1e-4
 LIMIT_S = 600
+QUICK = "in process"
 
 
 def main() -> int:
@@ -34,8 +36,13 @@ def main() -> int:
     parser.add_argument("--release", action="append", choices=sorted(environments.RELEASES))
     parser.add_argument("--only", default="", help="scenarios whose name holds this text")
     parser.add_argument("--mode", choices=("in process", "multi-process"))
+    parser.add_argument("--quick", action="store_true", help="the core: newest release, in process")
+    parser.add_argument("--no-contract", action="store_true", help="scenarios only")
     chosen = parser.parse_args()
-    rows: list[dict[str, Any]] = [] if chosen.only else contract.check_all(ROOT)
+    if chosen.quick:
+        chosen.release, chosen.mode, chosen.no_contract = [max(environments.RELEASES)], QUICK, True
+    skip = chosen.only or chosen.no_contract
+    rows: list[dict[str, Any]] = [] if skip else contract.check_all(ROOT)
     with tempfile.TemporaryDirectory(prefix="kvengine-vllm-") as scratch:
         for release in chosen.release or sorted(environments.RELEASES, reverse=True):
             folder = ROOT / f".venv-vllm{release.replace('.', '')[:3]}"
@@ -58,15 +65,20 @@ class Runner:
         self.scratch = scratch
         self.chosen = chosen
         self.plain: dict[str, dict[str, Any]] = {}
+        self.servers: list[subprocess.Popen[bytes]] = []
 
     def run(self) -> list[dict[str, Any]]:
         picked = [
             scenario
             for scenario in SCENARIOS
-            if self.release in scenario.releases and self.chosen.only in scenario.name
+            if self.release in scenario.releases
+            and (not scenario.needs or shutil.which(scenario.needs))
+            and self.chosen.only in scenario.name
+            and (scenario.core or not self.chosen.quick)
+            and self.chosen.mode in (None, *scenario.modes)
         ]
         models = {kind: self.model(kind) for kind in {scenario.kind for scenario in picked}}
-        self.plain = self.without_offload(models)
+        self.plain = self.without_offload(picked, models)
         rows = []
         for mode in ("in process", "multi-process"):
             if self.chosen.mode and self.chosen.mode != mode:
@@ -78,12 +90,11 @@ class Runner:
 
     @staticmethod
     def batches(jobs: list[Scenario], mode: str) -> list[list[Scenario]]:
-        """In process all engines share one interpreter, but for what changes its limits."""
+        """In process engines share one interpreter, but for scenarios that change it."""
         if mode == "multi-process":
             return [[job] for job in jobs]
-        alone = [job for job in jobs if "refuses every write" in job.name]
-        together = [job for job in jobs if job not in alone]
-        return [batch for batch in (together, *([job] for job in alone)) if batch]
+        together = [job for job in jobs if not job.alone]
+        return [batch for batch in (together, *([job] for job in jobs if job.alone)) if batch]
 
     def model(self, kind: str) -> str:
         folder = self.scratch / f"{kind}-{self.release}"
@@ -95,12 +106,19 @@ class Runner:
         subprocess.run([str(self.python), "-c", code], check=True, capture_output=True)
         return str(folder)
 
-    def without_offload(self, models: dict[str, str]) -> dict[str, dict[str, Any]]:
-        """What the models say without any connector: the truth to compare with."""
-        step = {"do": "generate", "name": "again", "seeds": [0, 1, 2]}
-        engines = [{"model": path, "steps": [step]} for path in models.values()]
-        found = self.drive(engines, "in process", "0-1")
-        return dict(zip(models, found, strict=True))
+    def without_offload(
+        self, picked: list[Scenario], models: dict[str, str]
+    ) -> dict[str, dict[str, Any]]:
+        """What engines say without any connector: the truth to compare with."""
+        found: dict[str, dict[str, Any]] = {}
+        for scenario in picked:
+            if scenario.refused or scenario.truth_key in found:
+                continue
+            engine = {"model": models[scenario.kind], **scenario.truth}
+            alone = "tensor_parallel" in engine
+            mode, threads = ("multi-process", "0|1") if alone else ("in process", "0-1")
+            found[scenario.truth_key] = self.drive([engine], mode, threads)[0]
+        return found
 
     def judge_batch(
         self, batch: list[Scenario], mode: str, models: dict[str, str]
@@ -110,23 +128,45 @@ class Runner:
         for number, scenario in enumerate(batch):
             disk = self.scratch / f"disk-{self.release}-{mode[:2]}-{number}-{len(disks)}"
             disks.append(disk)
+            server = self.server(scenario)
+            places = {"disk": disk, "port": free_port(), **server}
             for engine in scenario.engines:
                 text = json.dumps({**engine, "model": models[scenario.kind]})
-                text = text.replace("{disk}", str(disk)).replace("{port}", str(free_port()))
+                for name, value in places.items():
+                    text = text.replace(f"{{{name}}}", str(value))
                 engines.append(json.loads(text))
         started = time.perf_counter()
         found = self.drive(engines, mode, batch[0].threads)
+        self.stop_servers()
         seconds = time.perf_counter() - started
         rows = []
         for scenario in batch:
             results = [found.pop(0) for _ in scenario.engines]
-            row = judge(scenario, results, self.plain[scenario.kind])
+            row = judge(scenario, results, self.plain.get(scenario.truth_key, {}))
             rows.append({"vllm": self.release, "mode": mode, "name": scenario.name, **row})
             print(line(rows[-1]), flush=True)
         print(f"  ({len(batch)} scenarios in {seconds:.0f} s)", flush=True)
         for disk in disks:
             shutil.rmtree(disk, ignore_errors=True)
         return rows
+
+    def server(self, scenario: Scenario) -> dict[str, int]:
+        """A shared store of its own for a scenario that names one: its port and process."""
+        if "{store}" not in json.dumps(list(scenario.engines)):
+            return {}
+        port = free_port()
+        command = ["redis-server", "--port", str(port), "--save", "", "--loglevel", "warning"]
+        log = (self.scratch / "server.log").open("w")
+        process = subprocess.Popen(command, cwd=self.scratch, stdout=log, stderr=log)
+        self.servers.append(process)
+        return {"store": port, "store_process": process.pid}
+
+    def stop_servers(self) -> None:
+        """End the shared stores."""
+        while self.servers:
+            server = self.servers.pop()
+            server.kill()
+            server.wait()
 
     def drive(self, engines: list[dict[str, Any]], mode: str, threads: str) -> list[dict[str, Any]]:
         """Run engines in one interpreter of the environment; one result each."""
@@ -174,15 +214,21 @@ def judge(
         return {"problems": [] if scenario.refused in told else [f"not refused: {told[:200]}"]}
     if errors:
         return {"problems": [error[:300] for error in errors]}
+    if "error" in plain:
+        return {"problems": [f"without offload: {plain['error'][:300]}"]}
     last = results[-1]
     truth = plain["steps"][-1]
     again = next(step for step in reversed(last["steps"]) if step["name"] == "again")
-    same = again["tokens"] == truth["tokens"]
-    difference = max(
-        abs(a - b)
-        for found, wanted in zip(again["logprobs"], truth["logprobs"], strict=True)
-        for a, b in zip(found, wanted, strict=True)
-    )
+    same, difference = compare(again, truth)
+    for result in results:
+        for step in result["steps"]:
+            if step is again or len(step.get("tokens", ())) != len(truth["tokens"]):
+                continue
+            if not scenario.exact_from_the_start or step.get("seeds") != truth["seeds"]:
+                continue
+            alike, apart = compare(step, truth)
+            if not alike or apart > TOLERANCE:
+                problems.append(f"{step['name']}: other answers (difference {apart:.2g})")
     metrics = last["metrics"]
     loaded = metrics.get("kvengine_loaded_chunks", 0)
     if scenario.differs:
@@ -194,22 +240,31 @@ def judge(
         problems.append("nothing was loaded")
     if min(again["cached"]) < scenario.cached:
         problems.append(f"cached tokens {again['cached']}, expected {scenario.cached} each")
+    for step in last["steps"]:
+        for name, value in scenario.during.get(step["name"], {}).items():
+            if step["metrics"].get(name) != value:
+                problems.append(f"{step['name']}: {name} is {step['metrics'].get(name)}")
     for name, least in scenario.least.items():
         if metrics.get(name, 0) < least:
             problems.append(f"{name} is {metrics.get(name, 0)}, expected {least} or more")
-    if scenario.events:
-        wanted = ("BlockStored CPU", "BlockRemoved CPU")
-        problems += [f"no event {event}" for event in wanted if not last["events"].get(event)]
+    problems += [f"no event {event}" for event in scenario.events if not last["events"].get(event)]
     return {
         "stored": sum(r["metrics"].get("kvengine_stored_chunks", 0) for r in results),
         "loaded": loaded,
-        "promoted": metrics.get("kvengine_promoted_chunks{'tier': 'fs'}", 0),
+        "promoted": sum(n for name, n in metrics.items() if "promoted_chunks" in name),
         "cached": again["cached"],
         "difference": difference,
         "same": same,
         "seconds": again["seconds"],
         "problems": problems,
     }
+
+
+def compare(found: dict[str, Any], wanted: dict[str, Any]) -> tuple[bool, float]:
+    """Whether the tokens are the same, and how far log-probabilities are apart at most."""
+    pairs = zip(found["logprobs"], wanted["logprobs"], strict=True)
+    apart = [abs(a - b) for mine, theirs in pairs for a, b in zip(mine, theirs, strict=True)]
+    return found["tokens"] == wanted["tokens"], max(apart)
 
 
 def line(row: dict[str, Any]) -> str:
@@ -219,7 +274,7 @@ def line(row: dict[str, Any]) -> str:
     )
     if "stored" in row:
         head += (
-            f" stored {row['stored']:4.0f} loaded {row['loaded']:4.0f} from disk"
+            f" stored {row['stored']:4.0f} loaded {row['loaded']:4.0f} from tiers"
             f" {row['promoted']:3.0f} cached {row['cached']} tokens"
             f" {'same' if row['same'] else 'other'}, difference {row['difference']:.2g}"
         )

@@ -4,6 +4,7 @@ import pytest
 
 from kvengine.integrations.vllm.jobs import Board, Mark
 from kvengine.integrations.vllm.ledger import Answer, Event, Ledger
+from kvengine.integrations.vllm.metrics import METRICS, Report
 from kvengine.runtime.pool import HostPool
 from kvengine.runtime.tiers.base import Outcome
 from tests.runtime.memory_tier import MemoryTier
@@ -149,6 +150,66 @@ def test_events_tell_what_came_and_what_left():
         Event([key(3)] if engine.answers([key(3)]) == [Answer.MISS] else [key(0)], removed=True),
         Event([key(9)], removed=False),
     ]
+
+
+def test_what_an_announced_tier_took_is_an_event():
+    """vLLM's own tiers tell what they store, and never what leaves them."""
+    told, quiet = MemoryTier(patient=True), MemoryTier()
+    engine = Engine(tiers=[quiet, told], announced=[1])
+    told.bad[key(2)] = Outcome.FAILED
+    engine.store([key(1), key(2)])
+    assert engine.ledger.announcing
+    told.tick()
+    engine.ledger.end_step()
+
+    assert engine.ledger.take_events()[1:] == [Event([key(1)], removed=False, tier=1)]
+    assert not engine.ledger.announcing
+
+
+def test_metrics_are_named_in_the_order_of_their_values():
+    """And nothing is reported of a step in which nothing happened."""
+    engine = Engine(tiers=[MemoryTier()])
+    per_tier = [metric.name for metric in METRICS if metric.per_tier]
+    engine.store([key(1)])
+    engine.answers([key(1), key(2)])
+    values = dict(zip([metric.name for metric in METRICS], engine.ledger.values(), strict=True))
+
+    assert [*engine.ledger.behind.counts[0], "tier_in_service"] == per_tier
+    assert values["host_resident_bytes"] == SIZES[0]
+    assert values["lookup_hits"] == values["lookup_misses"] == values["stored_chunks"] == 1
+    assert values["demoted_chunks"] == values["tier_in_service"] == 1
+    engine.ledger.changed = False
+    engine.ledger.end_step()
+    assert not engine.ledger.changed
+
+
+class Stats:
+    """vLLM's stats object, as far as a report uses it."""
+
+    def __init__(self):
+        self.seen = {}
+
+    def set_gauge(self, name, value, labels):
+        self.seen[name, *labels] = ("gauge", value)
+
+    def increase_counter(self, name, value, labels):
+        self.seen[name, *labels] = ("counter", value)
+
+
+def test_a_report_tells_only_what_changed():
+    """At first every series, so that all of them are there; counters as their growth."""
+    report, first, second = Report(["fs", "fs-2"]), Stats(), Stats()
+    values = [0] * (len(METRICS) + 5)
+    report.fill(first, list(values))
+    values[2], values[4], values[-1] = 3, 7, 1
+    report.fill(second, list(values))
+
+    assert len(first.seen) == len(values)
+    assert second.seen == {
+        ("vllm:kvengine_host_resident_chunks",): ("gauge", 3),
+        ("vllm:kvengine_lookup_hits",): ("counter", 7),
+        ("vllm:kvengine_tier_in_service", "fs-2"): ("gauge", 1),
+    }
 
 
 def test_stored_chunks_are_written_through_and_come_up_again():

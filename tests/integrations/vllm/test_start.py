@@ -11,7 +11,7 @@ from kvengine import ConfigError
 from kvengine.integrations.vllm.findings import checked_config
 from kvengine.integrations.vllm.identity import identity_of, warn_of_random_hashes
 from kvengine.integrations.vllm.note import Note, read_note, take_note
-from kvengine.integrations.vllm.planned import plan_of
+from kvengine.integrations.vllm.planned import plan_of, stage_of
 from kvengine.rules.releases import Release
 
 MODELS = Path(__file__).parents[2] / "data" / "models"
@@ -38,7 +38,7 @@ def engine(model="llama-3.1-8b", **more):
         ),
         parallel_config=SimpleNamespace(
             tensor_parallel_size=more.get("tp", 1),
-            pipeline_parallel_size=1,
+            pipeline_parallel_size=more.get("pp", 1),
             decode_context_parallel_size=1,
         ),
         cache_config=SimpleNamespace(
@@ -74,6 +74,19 @@ def test_the_model_that_vllm_serves_is_planned():
 
     assert plan is not None
     assert [group.row_bytes for group in plan.groups] == [32 * 16 * 8 * 128 * 2 * 2]
+
+
+def test_a_rank_is_held_to_the_plan_of_its_pipeline_stage(monkeypatch):
+    """Ranks are numbered stage by stage; vLLM may be told how many layers each has."""
+    monkeypatch.setenv("VLLM_PP_LAYER_PARTITION", "20,12")
+    plan = plan_of(engine(tp=2, pp=2), "0.32.0")
+    layer_bytes = 16 * 4 * 128 * 2 * 2
+    rows = [stage_of(plan, rank, 4).groups[0].row_bytes for rank in range(4)]
+
+    assert rows == [layers * layer_bytes for layers in (20, 20, 12, 12)]
+    assert stage_of(None, 0, 4) is None
+    whole = plan_of(engine(), "0.32.0")
+    assert stage_of(whole, 1, 2) is whole
 
 
 def test_a_model_that_cannot_be_planned_is_no_error(caplog):
