@@ -4,8 +4,9 @@ Every ratio is of two times taken one after the other in the same run; runs alte
 ``pwrite``/``preadv`` of one chunk per call into one file made at full size, with the tier's own
 O_DIRECT mode and fsync policy; "fresh" files are new, "again" ones are written over, as a tier does
 once it is full. Both have as much room and go through all of it before they write over anything,
-for a device (or the machine below a virtual one) is quicker where it wrote lately. Where vLLM 0.32 is importable (run this with its Python, and this folder's parent
-on PYTHONPATH), its tier takes its turn as well.
+for a device (or the machine below a virtual one) is quicker where it wrote lately. Where vLLM 0.32
+is importable (run this with its Python, and this folder's parent on PYTHONPATH), its tier takes its
+turn as well.
 
     python benchmarks/disk.py [--dir DIR] [--mib 256] [--chunk-kib 128 1024] [--threads 1 4]
         [--runs 5] [--fsync never|seal|put] [--buffered] [--reopen] [--policy]
@@ -25,6 +26,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -124,22 +126,21 @@ def raw(place: Path, slots: Slots, threads: int, fsync: str, direct: bool, times
     size, total = len(slots.chunks[0]), len(slots.room)
     room_bytes = total + 4 * SEGMENT_BYTES
     path = place / "raw"
-    turn = 0
     fd = os.open(path, os.O_RDWR | os.O_CREAT | (os.O_DIRECT if direct else 0), 0o600)
 
-    def write(number: int) -> None:
+    def write(turn: int, number: int) -> None:
         os.pwritev(fd, [slots.chunks[number]], (turn * total + number * size) % room_bytes)
         if fsync == "put":
             os.fdatasync(fd)
 
-    def write_all() -> None:
-        shared(len(slots.chunks), threads, write)
+    def write_all(turn: int) -> None:
+        shared(len(slots.chunks), threads, partial(write, turn))
         if fsync == "seal":
             os.fdatasync(fd)
 
     def make_and_write() -> None:
         os.posix_fallocate(fd, 0, total)
-        write_all()
+        write_all(0)
 
     times["raw write fresh"].append(timed(make_and_write))
     if not direct:
@@ -148,7 +149,7 @@ def raw(place: Path, slots: Slots, threads: int, fsync: str, direct: bool, times
     times["raw read"].append(timed(lambda: shared(len(slots.chunks), threads, read)))
     os.posix_fallocate(fd, 0, room_bytes)
     for turn in range(1, REFILLS + 1):
-        again_s = timed(write_all)
+        again_s = timed(partial(write_all, turn))
     times["raw write again"].append(again_s)
     os.close(fd)
     path.unlink()

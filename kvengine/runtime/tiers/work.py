@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from attrs import frozen
 
@@ -22,40 +23,48 @@ _SWEEP_S = 0.05
 class Part:
     """Some chunks of a batch that one thread handles in one go.
 
-    ``run`` is called with the buffers held (``Batch.hold``) and settles every index.
+    ``run`` is called with the buffers held (``Batch.hold``) and settles every index. ``ahead`` may
+    be called before, with the buffers held, while the part waits for a thread: it is for what
+    takes the processor and not the device.
     """
 
     batch: Batch
     indices: Sequence[int]
     num_bytes: int
     run: Callable[[], None]
+    ahead: Callable[[], None] | None = None
 
 
 class Workers:
     """Threads for the parts of batches, in order of arrival, loads first.
 
-    Loaders only load. Storers store, and load as long as loads are queued. Each queue takes
-    up to ``queue_bytes`` (a single larger part is taken by an empty queue).
+    Loaders only load. Storers store, and load as long as loads are queued; while all of them are
+    busy, one thread more does what can be done ahead. Each queue takes up to ``queue_bytes`` (a
+    single larger part is taken by an empty queue).
     """
 
     def __init__(self, name: str, *, loaders: int, storers: int, queue_bytes: int) -> None:
         self._queue_bytes = queue_bytes
         self._loads: deque[Part] = deque()
         self._stores: deque[Part] = deque()
+        self._ready: deque[Part] = deque()
         self._load_bytes = 0
         self._store_bytes = 0
         self._running = 0
+        self._free_storers = 0
+        self._storers = storers
         self._closing = False
         self._lock = threading.Lock()
         self._for_loaders = threading.Condition(self._lock)
         self._for_storers = threading.Condition(self._lock)
+        self._for_ahead = threading.Condition(self._lock)
         self._now_idle = threading.Condition(self._lock)
         self._deadlines = Deadlines(name)
-        roles = [(f"{name}-load-{i}", False) for i in range(loaders)]
-        roles += [(f"{name}-store-{i}", True) for i in range(storers)]
+        roles = {f"{name}-load-{i}": partial(self._work, False) for i in range(loaders)}
+        roles |= {f"{name}-store-{i}": partial(self._work, True) for i in range(storers)}
+        roles[f"{name}-ahead"] = partial(self._work_ahead)
         self._threads = [
-            threading.Thread(target=self._work, args=(stores,), name=label, daemon=True)
-            for label, stores in roles
+            threading.Thread(target=work, name=label, daemon=True) for label, work in roles.items()
         ]
         for thread in self._threads:
             thread.start()
@@ -86,6 +95,7 @@ class Workers:
             self._stores.extend(parts[:fit])
             self._store_bytes += num_bytes
             self._for_storers.notify(fit)
+            self._for_ahead.notify()
         _refuse(parts[fit:])
 
     def drain(self, timeout_s: float) -> bool:
@@ -102,12 +112,14 @@ class Workers:
         self.drain(timeout_s)
         with self._lock:
             self._closing = True
-            left = [*self._loads, *self._stores]
+            left = [*self._loads, *self._ready, *self._stores]
             self._loads.clear()
+            self._ready.clear()
             self._stores.clear()
             self._load_bytes = self._store_bytes = 0
             self._for_loaders.notify_all()
             self._for_storers.notify_all()
+            self._for_ahead.notify_all()
         _refuse(left)
         for thread in self._threads:
             thread.join(max(0.0, until_s - time.monotonic()) + 0.1)
@@ -127,7 +139,7 @@ class Workers:
         return len(parts), taken_bytes
 
     def _idle(self) -> bool:
-        return not (self._loads or self._stores or self._running)
+        return not (self._loads or self._ready or self._stores or self._running)
 
     def _take(self, stores: bool) -> Part | None:
         ready = self._for_storers if stores else self._for_loaders
@@ -136,11 +148,14 @@ class Workers:
                 if self._loads:
                     part = self._loads.popleft()
                     self._load_bytes -= part.num_bytes
-                elif stores and self._stores:
-                    part = self._stores.popleft()
+                elif stores and (self._ready or self._stores):
+                    part = (self._ready or self._stores).popleft()
                     self._store_bytes -= part.num_bytes
+                    self._for_ahead.notify()
                 else:
+                    self._free_storers += stores
                     ready.wait()
+                    self._free_storers -= stores
                     continue
                 self._running += 1
                 return part
@@ -153,9 +168,38 @@ class Workers:
             finally:
                 del part
                 with self._lock:
-                    self._running -= 1
-                    if self._idle():
-                        self._now_idle.notify_all()
+                    self._end_one()
+
+    def _take_ahead(self) -> Part | None:
+        """A store that no storer has time for, unless enough of them are ready already."""
+        with self._lock:
+            while not self._closing:
+                wanted = not self._free_storers and len(self._ready) < self._storers
+                if wanted and self._stores and self._stores[0].ahead is not None:
+                    self._running += 1
+                    return self._stores.popleft()
+                self._for_ahead.wait()
+            return None
+
+    def _work_ahead(self) -> None:
+        while (part := self._take_ahead()) is not None:
+            try:
+                _run_ahead(part)
+            finally:
+                with self._lock:
+                    closing = self._closing
+                    if not closing:
+                        self._ready.append(part)
+                        self._for_storers.notify()
+                    self._end_one()
+                if closing:
+                    _refuse([part])
+                del part
+
+    def _end_one(self) -> None:
+        self._running -= 1
+        if self._idle():
+            self._now_idle.notify_all()
 
 
 class Deadlines:
@@ -205,6 +249,17 @@ class Deadlines:
 def _refuse(parts: Sequence[Part]) -> None:
     for part in parts:
         part.batch.settle_many(part.indices, Outcome.REFUSED)
+
+
+def _run_ahead(part: Part) -> None:
+    if part.ahead is None or not part.batch.hold():
+        return
+    try:
+        part.ahead()
+    except Exception:
+        _log.exception("a tier's worker met an error that nobody expected; it will try again")
+    finally:
+        part.batch.drop()
 
 
 def _run(part: Part) -> None:

@@ -140,3 +140,91 @@ def test_an_unexpected_error_is_a_failure_of_that_part_only(caplog):
     assert caplog.messages == [
         "a tier's worker met an error that nobody expected; its chunks are misses"
     ]
+
+
+def test_what_can_be_done_ahead_is_done_while_storers_are_busy():
+    """By one thread more, with the buffers held, and once."""
+    stage = make()
+    stage.workers.store([stage.part("running")])
+    assert stage.begun.wait(5)
+    done, held = threading.Event(), []
+    part = stage.part("store")
+
+    def ahead() -> None:
+        stage.order.append("ahead")
+        held.append(not part.batch.released)
+        done.set()
+
+    stage.workers.store([Part(part.batch, [0], 1, part.run, ahead)])
+    assert done.wait(5)
+    assert not part.batch.done
+    stage.go.set()
+    stage.workers.close(10)
+
+    assert held == [True]
+    assert stage.order == ["ahead", "running", "store"]
+
+
+def test_a_free_storer_does_everything_itself():
+    """To hand work over takes longer than a checksum."""
+    stage = make()
+    stage.go.set()
+    part = stage.part("store")
+    stage.workers.store([Part(part.batch, [0], 1, part.run, lambda: stage.order.append("ahead"))])
+    stage.workers.close(10)
+
+    assert stage.order == ["store"]
+
+
+def test_what_fails_ahead_is_tried_again_by_the_storer(caplog):
+    """An error there settles nothing."""
+    stage = make()
+    stage.workers.store([stage.part("running")])
+    assert stage.begun.wait(5)
+    part, tried = stage.part("store"), threading.Event()
+
+    def ahead() -> None:
+        tried.set()
+        raise ValueError("ahead")
+
+    stage.workers.store([Part(part.batch, [0], 1, part.run, ahead)])
+    assert tried.wait(5)
+    stage.go.set()
+    stage.workers.close(10)
+
+    assert part.batch.outcomes == (Outcome.DONE,)
+    assert len(caplog.messages) == 1
+
+
+def test_what_is_under_way_ahead_at_the_end_is_refused():
+    """Closing waits neither for it nor loses it."""
+    stage = make()
+    stage.workers.store([stage.part("running")])
+    assert stage.begun.wait(5)
+    part, tried, go = stage.part("store"), threading.Event(), threading.Event()
+
+    def ahead() -> None:
+        tried.set()
+        go.wait(10)
+
+    stage.workers.store([Part(part.batch, [0], 1, part.run, ahead)])
+    assert tried.wait(5)
+    threading.Timer(0.2, lambda: (go.set(), stage.go.set())).start()
+
+    stage.workers.close(0.1)
+
+    assert part.batch.wait(5)
+    assert part.batch.outcomes == (Outcome.REFUSED,)
+    assert part.batch.wait_released(5)
+
+
+def test_stores_keep_their_order_where_nothing_can_be_done_ahead():
+    """One storer takes them as they come."""
+    stage = make(queue_bytes=1000)
+    stage.workers.store([stage.part("running")])
+    assert stage.begun.wait(5)
+    stage.workers.store([stage.part(f"store {number}") for number in range(20)])
+    stage.go.set()
+    stage.workers.close(10)
+
+    assert stage.order == ["running", *(f"store {number}" for number in range(20))]

@@ -8,15 +8,13 @@ every round gains room.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
-from xxhash import xxh3_128_digest
+from collections.abc import Iterator, Mapping, Sequence
 
 from kvengine.runtime.tiers.disk.blockio import aligned_buffer
 from kvengine.runtime.tiers.disk.catalog import Catalog, Place
 from kvengine.runtime.tiers.disk.format import BLOCK_BYTES, MAX_EXTENT_ENTRIES, Entry
 from kvengine.runtime.tiers.disk.journal import Journal, NoRoom
-from kvengine.runtime.tiers.disk.segment import Device, Segment
+from kvengine.runtime.tiers.disk.segment import Device, Record, Segment
 from kvengine.runtime.tiers.disk.space import Space
 from kvengine.units import align_up
 
@@ -65,28 +63,28 @@ class Cleaner:
                 self._device.read(victim.file, place.entry.offset, [payload])
         finally:
             victim.unpin()
-        good = [
-            (place, payload)
+        found = [
+            Record.of(place.entry.key, payload)
             for place, payload in zip(run, payloads, strict=True)
-            if xxh3_128_digest(payload) == place.entry.checksum
         ]
-        return not good or self._write(*zip(*good, strict=True))
+        old = {place.entry.key: place for place in run}
+        good = [record for record in found if record.checksum == old[record.key].entry.checksum]
+        return not good or self._write(good, old)
 
-    def _write(self, places: Sequence[Place], payloads: Sequence[memoryview]) -> bool:
+    def _write(self, records: Sequence[Record], old: Mapping[bytes, Place]) -> bool:
         deleted: list[bytes] = []
-        old = {place.entry.key: place for place in places}
 
         def enter(segment: Segment, entries: Sequence[Entry]) -> None:
             moved = [self._catalog.move(old[entry.key], segment, entry) for entry in entries]
             deleted.extend(e.key for e, found in zip(entries, moved, strict=True) if not found)
 
         try:
-            self._journal.write([place.entry.key for place in places], payloads, enter)
+            self._journal.write(records, enter)
             if deleted:
                 self._journal.write_deleted(deleted)
         except NoRoom:
             return False
-        self.moved_bytes += sum(len(payload) for payload in payloads)
+        self.moved_bytes += sum(len(record.payload) for record in records)
         return True
 
 

@@ -119,7 +119,7 @@ class _Visit:
         self.root = Root(self.files, path, make_dir=False, make_lock=False)
         mode = DirectMode(None)
         self._descriptors = Descriptors(self.files, mode)
-        self._device = Device(BlockIO(self.files, mode), self._descriptors, reads=1, writes=1)
+        self._device = Device(BlockIO(self.files, mode), self._descriptors, reads=1)
 
     def __enter__(self) -> _Visit:
         return self

@@ -20,6 +20,7 @@ from kvengine.runtime.tiers.disk.files import Files
 from kvengine.runtime.tiers.disk.format import Entry, SegmentHeader
 from kvengine.runtime.tiers.disk.segment import (
     Device,
+    Record,
     Reservation,
     Segment,
     seal,
@@ -112,23 +113,21 @@ class Journal:
             else:  # writers were quicker
                 self._spares.append(begun.file)
 
-    def write(
-        self, keys: Sequence[bytes], payloads: Sequence[memoryview], enter: Enter | None = None
-    ) -> None:
+    def write(self, records: Sequence[Record], enter: Enter | None = None) -> None:
         """Write chunks next to each other; when they are on disk, ``enter`` makes them known.
 
         Those that do not fit into the segment that is being written go to the next. Raises
         ``NoRoom``, or ``OSError``; then none of those that are left is known.
         """
-        while keys:
-            place = self._reserve([len(payload) for payload in payloads])
+        while records:
+            place = self._reserve([len(record.payload) for record in records])
             count = len(place.lengths)
-            self._write(place, keys[:count], payloads[:count], enter or self._catalog.add)
-            keys, payloads = keys[count:], payloads[count:]
+            self._write(place, records[:count], enter or self._catalog.add)
+            records = records[count:]
 
     def write_deleted(self, keys: Sequence[bytes]) -> None:
         """Write that keys were deleted, for the next start. Raises as ``write`` does."""
-        self.write(keys, [memoryview(b"")] * len(keys))
+        self.write([Record.of(key, memoryview(b"")) for key in keys])
 
     def oldest(self) -> Segment | None:
         """The segment that leaves next; None when there is none that could."""
@@ -223,15 +222,9 @@ class Journal:
         if active is not None:
             self._seal_complete(active)
 
-    def _write(
-        self,
-        place: Reservation,
-        keys: Sequence[bytes],
-        payloads: Sequence[memoryview],
-        enter: Enter,
-    ) -> None:
+    def _write(self, place: Reservation, records: Sequence[Record], enter: Enter) -> None:
         try:
-            entries = write_extent(self._device, place, keys, payloads)
+            entries = write_extent(self._device, place, records)
             if self._fsync == "put":
                 self._sync(place.segment)
             with self._lock:

@@ -122,7 +122,6 @@ class Mount:
             BlockIO(files, mode),
             descriptors,
             reads=options.n_read_threads + options.n_write_threads,  # idle storers load as well
-            writes=options.n_write_threads,
         )
         self.catalog = Catalog()
         self.space = Space(

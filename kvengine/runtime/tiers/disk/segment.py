@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from operator import itemgetter
+from typing import NamedTuple
 
 from attrs import frozen
 from xxhash import xxh3_128_digest
@@ -24,6 +25,7 @@ from kvengine.units import align_up
 
 __all__ = [
     "Device",
+    "Record",
     "Reservation",
     "Segment",
     "extent_bytes",
@@ -35,16 +37,15 @@ __all__ = [
 
 
 class Device:
-    """What segments need to reach their files: so many reads and writes at a time.
+    """What segments need to reach their files: so many reads at a time.
 
-    There is a thread more for each than may do I/O, so that checksums are computed meanwhile.
+    There is a thread more than may read, so that checksums are verified meanwhile.
     """
 
-    def __init__(self, io: BlockIO, descriptors: Descriptors, *, reads: int, writes: int) -> None:
+    def __init__(self, io: BlockIO, descriptors: Descriptors, *, reads: int) -> None:
         self.io = io
         self.descriptors = descriptors
         self._reads = threading.Semaphore(reads)
-        self._writes = threading.Semaphore(writes)
 
     def read(self, file: FileName, offset: int, pieces: Sequence[memoryview]) -> None:
         """Fill pieces from a file's bytes at ``offset``; OSError."""
@@ -53,8 +54,21 @@ class Device:
 
     def write(self, file: FileName, offset: int, pieces: Sequence[memoryview]) -> None:
         """Write pieces to a file at ``offset``; OSError."""
-        with self._writes, self.descriptors.borrow(file) as fd:
+        with self.descriptors.borrow(file) as fd:
             self.io.write(fd, offset, pieces, file.path)
+
+
+class Record(NamedTuple):
+    """A chunk to be written."""
+
+    key: bytes
+    payload: memoryview
+    checksum: bytes
+
+    @classmethod
+    def of(cls, key: bytes, payload: memoryview) -> Record:
+        """With the checksum that belongs to it."""
+        return cls(key, payload, xxh3_128_digest(payload))
 
 
 @frozen
@@ -150,18 +164,16 @@ def write_header(device: Device, file: FileName, header: SegmentHeader) -> Segme
     return Segment(file, header)
 
 
-def write_extent(
-    device: Device, place: Reservation, keys: Sequence[bytes], payloads: Sequence[memoryview]
-) -> list[Entry]:
+def write_extent(device: Device, place: Reservation, records: Sequence[Record]) -> list[Entry]:
     """Write chunks where room was reserved for them; their entries. OSError."""
-    checksums = [xxh3_128_digest(payload) for payload in payloads]
     entries = [
-        Entry(*facts)
-        for facts in zip(keys, place.payload_offsets, place.lengths, checksums, strict=True)
+        Entry(record.key, offset, len(record.payload), record.checksum)
+        for record, offset in zip(records, place.payload_offsets, strict=True)
     ]
     end = place.offset + extent_bytes(place.lengths)
     head = pack_extent_head(place.segment.header.nonce, place.offset, end, entries)
-    device.write(place.segment.file, place.offset, [memoryview(head), *payloads])
+    pieces = [memoryview(head), *(record.payload for record in records)]
+    device.write(place.segment.file, place.offset, pieces)
     return entries
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from kvengine.runtime.tiers.base import Batch, Item, Outcome, Tier, TierError, TierStats
@@ -18,7 +18,7 @@ from kvengine.runtime.tiers.disk.options import DiskOptions
 from kvengine.runtime.tiers.disk.probe import probe_direct
 from kvengine.runtime.tiers.disk.reader import Want, runs
 from kvengine.runtime.tiers.disk.segment import extent_bytes
-from kvengine.runtime.tiers.disk.writer import Pending, Put, extents
+from kvengine.runtime.tiers.disk.writer import Pending, Put, PutExtent, extents
 from kvengine.runtime.tiers.identity import Identity
 from kvengine.runtime.tiers.tally import Tally
 from kvengine.runtime.tiers.work import Part, Workers
@@ -62,7 +62,7 @@ class DiskTier(Tier):
         self._workers = Workers(
             name,
             loaders=options.n_read_threads + 1,
-            storers=options.n_write_threads + 1,
+            storers=options.n_write_threads,
             queue_bytes=options.queue_bytes,
         )
         self._closing = False
@@ -89,12 +89,7 @@ class DiskTier(Tier):
                 mount.space.segment_bytes // 8, _share(new, self._options.n_write_threads)
             )
             self._workers.watch(batch)
-            self._workers.store(
-                [
-                    _part(batch, extent, partial(self._store, mount, batch, extent))
-                    for extent in extents(new, most_bytes)
-                ]
-            )
+            self._workers.store(self._stores(mount, batch, extents(new, most_bytes)))
         return batch
 
     def get(self, items: Sequence[Item], timeout_s: float | None = None) -> Batch:
@@ -132,12 +127,7 @@ class DiskTier(Tier):
         known = self._pending.delete(keys, mount.catalog)
         batch = Batch(known, self._options.timeout_s)
         marks = [(index, key, _NOTHING) for index, key in enumerate(known)]
-        self._workers.store(
-            [
-                _part(batch, extent, partial(self._store, mount, batch, extent))
-                for extent in extents(marks, 0)
-            ]
-        )
+        self._workers.store(self._stores(mount, batch, extents(marks, 0)))
 
     def stats(self) -> TierStats:
         """Counters and gauges; ``capacity_bytes`` is the limit over all that share the root."""
@@ -191,40 +181,43 @@ class DiskTier(Tier):
         known: list[int] = []
         unfit: list[int] = []
         new: list[Put] = []
+        most_bytes = mount.space.segment_bytes - extent_bytes([0]) - 3 * BLOCK_BYTES
         for index, ((key, view), place) in enumerate(zip(items, places, strict=True)):
             payload = _as_bytes(view)
             if place is not None and place.entry.length == len(payload):
                 known.append(index)
-            elif not self._fits(mount, key, payload):
-                unfit.append(index)
-            elif self._pending.enlist(batch, index, key):
+            elif 0 < len(payload) <= most_bytes and 0 < len(key) <= MAX_KEY_BYTES:
                 new.append((index, key, payload))
+            else:
+                unfit.append(index)
+                self._complaints.say(
+                    "unfit",
+                    "%s takes keys of 1-%d bytes and chunks of 1-%d; there was one of %d and %d",
+                    self._options.root_dir,
+                    MAX_KEY_BYTES,
+                    most_bytes,
+                    len(key),
+                    len(payload),
+                )
         batch.settle_many(known, Outcome.DONE)
         batch.settle_many(unfit, Outcome.REFUSED)
-        return new
+        return self._pending.enlist(batch, new)
 
-    def _fits(self, mount: Mount, key: bytes, payload: memoryview) -> bool:
-        most_bytes = mount.space.segment_bytes - extent_bytes([0]) - 3 * BLOCK_BYTES
-        if 0 < len(payload) <= most_bytes and 0 < len(key) <= MAX_KEY_BYTES:
-            return True
-        self._complaints.say(
-            "unfit",
-            "%s takes keys of 1-%d bytes and chunks of 1-%d; there was one of %d and %d",
-            self._options.root_dir,
-            MAX_KEY_BYTES,
-            most_bytes,
-            len(key),
-            len(payload),
-        )
-        return False
+    def _stores(self, mount: Mount, batch: Batch, some: Iterable[Sequence[Put]]) -> list[Part]:
+        parts = []
+        for puts in some:
+            extent = PutExtent(puts)
+            run = partial(self._store, mount, batch, extent)
+            parts.append(_part(batch, puts, run, extent.compute))
+        return parts
 
-    def _store(self, mount: Mount, batch: Batch, extent: Sequence[Put]) -> None:
+    def _store(self, mount: Mount, batch: Batch, extent: PutExtent) -> None:
         started_s = time.perf_counter()
         outcome = mount.writer.write(batch, extent)
-        num_bytes = sum(len(payload) for _, _, payload in extent)
+        num_bytes = sum(len(payload) for _, _, payload in extent.puts)
         if outcome is Outcome.DONE and num_bytes:
-            self._tally.stored(len(extent), num_bytes, time.perf_counter() - started_s)
-        batch.settle_many([index for index, _, _ in extent], outcome)
+            self._tally.stored(len(extent.puts), num_bytes, time.perf_counter() - started_s)
+        batch.settle_many([index for index, _, _ in extent.puts], outcome)
 
     def _load(self, mount: Mount, batch: Batch, run: Sequence[Want]) -> None:
         started_s = time.perf_counter()
@@ -298,9 +291,14 @@ def _share(chunks: Sequence[Put] | Sequence[Want], threads: int) -> int:
     return min(max(share, _LEAST_CALL_BYTES), _MOST_CALL_BYTES)
 
 
-def _part(batch: Batch, chunks: Sequence[Put] | Sequence[Want], run: Callable[[], None]) -> Part:
+def _part(
+    batch: Batch,
+    chunks: Sequence[Put] | Sequence[Want],
+    run: Callable[[], None],
+    ahead: Callable[[], None] | None = None,
+) -> Part:
     num_bytes = sum(len(chunk[2]) for chunk in chunks)
-    return Part(batch, [chunk[0] for chunk in chunks], num_bytes, run)
+    return Part(batch, [chunk[0] for chunk in chunks], num_bytes, run, ahead)
 
 
 def _as_bytes(view: memoryview) -> memoryview:

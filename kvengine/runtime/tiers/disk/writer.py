@@ -6,6 +6,7 @@ import errno
 import logging
 import threading
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from attrs import define
 
@@ -14,10 +15,10 @@ from kvengine.runtime.tiers.complaints import Complaints
 from kvengine.runtime.tiers.disk.catalog import Catalog
 from kvengine.runtime.tiers.disk.format import MAX_EXTENT_ENTRIES, Entry
 from kvengine.runtime.tiers.disk.journal import Journal, NoRoom
-from kvengine.runtime.tiers.disk.segment import Segment
+from kvengine.runtime.tiers.disk.segment import Record, Segment
 from kvengine.runtime.tiers.tally import Tally
 
-__all__ = ["Pending", "Put", "Writer", "extents"]
+__all__ = ["Pending", "Put", "PutExtent", "Writer", "extents"]
 
 _log = logging.getLogger(__name__)
 Put = tuple[int, bytes, memoryview]
@@ -39,6 +40,24 @@ def extents(puts: Sequence[Put], most_bytes: int) -> Iterator[list[Put]]:
         yield extent
 
 
+class PutExtent:
+    """Chunks of a batch that one call writes."""
+
+    def __init__(self, puts: Sequence[Put]) -> None:
+        self.puts = puts
+        self._records: list[Record] = []
+
+    def compute(self) -> None:
+        """Have the checksums ready."""
+        if not self._records:
+            self._records = [Record.of(key, payload) for _, key, payload in self.puts]
+
+    def records(self) -> Sequence[Record]:
+        """What is to be written."""
+        self.compute()
+        return self._records
+
+
 @define(eq=False)
 class _Written:
     """A key that is being written: where its outcome will stand."""
@@ -55,15 +74,22 @@ class Pending:
         self._written: dict[bytes, _Written] = {}
         self._lock = threading.Lock()
 
-    def enlist(self, batch: Batch, index: int, key: bytes) -> bool:
-        """Whether ``batch`` is to write the key; if another does, its outcome is ours too."""
+    def enlist(self, batch: Batch, puts: Sequence[Put]) -> list[Put]:
+        """What ``batch`` is to write; where another does already, its outcome is ours too."""
+        mine: list[Put] = []
+        others: list[tuple[int, _Written]] = []
         with self._lock:
-            other = self._written.get(key)
-            if other is None or other.batch is batch:
-                self._written[key] = _Written(batch, index)
-                return True
-        other.batch.when_done(lambda done: batch.settle(index, done.outcomes[other.index]))
-        return False
+            for put in puts:
+                index, key, _ = put
+                other = self._written.get(key)
+                if other is None or other.batch is batch:
+                    self._written[key] = _Written(batch, index)
+                    mine.append(put)
+                else:
+                    others.append((index, other))
+        for index, other in others:
+            other.batch.when_done(partial(_follow, batch, index, other.index))
+        return mine
 
     def strike(self, batch: Batch) -> None:
         """Nobody need wait for what ``batch`` writes: it is done."""
@@ -111,7 +137,7 @@ class Writer:
         self._path = path
         self._complaints = Complaints(_log)
 
-    def write(self, batch: Batch, extent: Sequence[Put]) -> Outcome:
+    def write(self, batch: Batch, extent: PutExtent) -> Outcome:
         """Write one extent of a batch; the same outcome for all of it."""
         deleted: list[bytes] = []
 
@@ -119,15 +145,19 @@ class Writer:
             deleted.extend(self._pending.enter(batch, self._catalog, segment, entries))
 
         try:
-            self._journal.write([key for _, key, _ in extent], [put[2] for put in extent], enter)
+            self._journal.write(extent.records(), enter)
             if deleted:
                 self._journal.write_deleted(deleted)
         except NoRoom:
-            self._tally.failed("NOROOM", len(extent))
+            self._tally.failed("NOROOM", len(extent.puts))
             return Outcome.REFUSED
         except OSError as error:
             name = errno.errorcode.get(error.errno or 0, "EUNKNOWN")
-            self._tally.failed(name, len(extent))
+            self._tally.failed(name, len(extent.puts))
             self._complaints.say(name, "%s cannot be written: %s", self._path, error)
             return Outcome.FAILED
         return Outcome.DONE
+
+
+def _follow(batch: Batch, index: int, other_index: int, other: Batch) -> None:
+    batch.settle(index, other.outcomes[other_index])
