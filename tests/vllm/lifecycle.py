@@ -18,7 +18,7 @@ from vllm.v1.kv_offload import base
 from vllm.v1.kv_offload import config as configs
 
 from kvengine.integrations.vllm import KVEngineOffloadingSpec
-from kvengine.integrations.vllm.versions import installed_release
+from kvengine.integrations.vllm.versions import FIRST, LAST, GroupError, installed_release
 
 BLOCKS, RANKS, PER_CHUNK = 16, 2, 2
 GROUPS = {field.name for field in dataclasses.fields(configs.OffloadingGroupConfig)}
@@ -41,6 +41,7 @@ def main() -> None:
         numbers_with_gaps(called)
     if "replicated_layout" in CONFIG:
         replicated_ranks_store_once(called)
+    missing_group_is_said(called)
     print(json.dumps({"release": installed_release(), "called": called}))
 
 
@@ -103,13 +104,15 @@ def make_spec(
     )
 
 
-def make_worker(rank: int, *name: str, **more: Any) -> tuple[Any, list[torch.Tensor]]:
+def make_worker(
+    rank: int, *name: str, pages: Any = PAGES, **more: Any
+) -> tuple[Any, list[torch.Tensor]]:
     torch.manual_seed(rank)
     tensors = [torch.randint(-128, 127, (BLOCKS, size), dtype=torch.int8) for size in PAGES[0]]
     caches = base.CanonicalKVCaches(
         tensors=[base.CanonicalKVCacheTensor(t, t.shape[1]) for t in tensors],
         group_data_refs=[
-            [base.CanonicalKVCacheRef(i, size) for i, size in enumerate(pages)] for pages in PAGES
+            [base.CanonicalKVCacheRef(i, size) for i, size in enumerate(group)] for group in pages
         ],
     )
     return make_spec(rank, *name, **more).get_worker(caches), tensors
@@ -214,12 +217,28 @@ def replicated_ranks_store_once(called: list[str]) -> None:
     end(manager, workers)
 
 
+def missing_group_is_said(called: list[str]) -> None:
+    """A group of which no rank has a cache stops the start, and the releases are named."""
+    workers = [make_worker(rank, "missing", pages=(PAGES[0], ()))[0] for rank in range(RANKS)]
+    said = ""
+    try:
+        make_spec(0, "missing").get_manager()
+    except GroupError as error:
+        said = str(error)
+    assert "no cache for 1 of them (layers: layers.1.0" in said, said
+    assert f"vLLM {FIRST} to {LAST}" in said, said
+    called.append("missing group")
+    for worker in workers:
+        worker.shutdown()
+
+
 def extras(spec: Any, manager: Any, called: list[str]) -> None:
     """What only some releases ask for."""
     if hasattr(base, "ScheduleEndContext"):
         manager.on_schedule_end(base.ScheduleEndContext(new_req_ids=(), preempted_req_ids=()))
     assert not manager.has_pending_work()
     stats = manager.get_stats()
+    assert manager.get_stats() is None
     assert "vllm:kvengine_stored_chunks" in stats.reduce()
     defined = spec.build_metric_definitions(spec.extra_config)
     assert {name.split(":{")[0].split(":(")[0] for name in stats.reduce()} <= set(defined)

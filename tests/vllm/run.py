@@ -110,14 +110,21 @@ class Runner:
         self, picked: list[Scenario], models: dict[str, str]
     ) -> dict[str, dict[str, Any]]:
         """What engines say without any connector: the truth to compare with."""
-        found: dict[str, dict[str, Any]] = {}
+        wanted: dict[str, dict[str, Any]] = {}
         for scenario in picked:
-            if scenario.refused or scenario.truth_key in found:
-                continue
-            engine = {"model": models[scenario.kind], **scenario.truth}
-            alone = "tensor_parallel" in engine
-            mode, threads = ("multi-process", "0|1") if alone else ("in process", "0-1")
-            found[scenario.truth_key] = self.drive([engine], mode, threads)[0]
+            if not scenario.refused:
+                engine = {"model": models[scenario.kind], **scenario.truth}
+                wanted[scenario.truth_key] = engine
+        two_ranks = {key: one for key, one in wanted.items() if "tensor_parallel" in one}
+        one_rank = {key: one for key, one in wanted.items() if key not in two_ranks}
+        found = {}
+        for engines, mode, threads in (
+            (one_rank, "in process", "0-1"),
+            (two_ranks, "multi-process", "0|1"),
+        ):
+            if engines:
+                results = self.drive(list(engines.values()), mode, threads)
+                found.update(zip(engines, results, strict=True))
         return found
 
     def judge_batch(

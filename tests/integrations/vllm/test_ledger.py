@@ -190,10 +190,10 @@ class Stats:
         self.seen = {}
 
     def set_gauge(self, name, value, labels):
-        self.seen[name, *labels] = ("gauge", value)
+        self.seen[(name, *labels)] = ("gauge", value)
 
     def increase_counter(self, name, value, labels):
-        self.seen[name, *labels] = ("counter", value)
+        self.seen[(name, *labels)] = ("counter", value)
 
 
 def test_a_report_tells_only_what_changed():
