@@ -1,8 +1,9 @@
 """The engine's copies against one big copy of the same bytes, taking turns.
 
 For rows of several sizes, packed and unpacked: the mover alone, and the whole engine with jobs of
-16 chunks. Ratios compare best rounds; ``cpu`` compares the copying thread's own time, which other
-load on the machine disturbs least. Needs about 3 x --mib of memory.
+16 chunks, one worker against one thread. Ratios compare best rounds; ``cpu`` compares the copying
+thread's own time, which other load on the machine disturbs least. Then what the engine adds to the
+copies of a job, with one worker and with two. Needs about 3 x --mib of memory.
 
     python benchmarks/copies.py [--mib 128] [--rounds 20] [--device cuda] [--busy]
 """
@@ -121,7 +122,7 @@ def measure(case: tuple[str, int, int], args: argparse.Namespace) -> Iterator[st
     twin = torch.zeros(blocks * row, dtype=torch.uint8, device=device)
     budget = blocks * row
     with OffloadEngine(
-        plan, cache, [HostTier(budget_bytes=budget)], threads=args.threads, in_flight_bytes=2 * budget
+        plan, cache, [HostTier(budget_bytes=budget)], threads=1, in_flight_bytes=2 * budget
     ) as engine:
         host = torch.from_numpy(engine.memory.bytes)
         mover = make_mover([rows_of(cache, 0)], engine.memory)
@@ -177,7 +178,7 @@ def move(mover: Mover, kind: Kind, moves: list[Move], step: int | None = None) -
         act(moves[at : at + step], mover.fence())
 
 
-def overhead(args: argparse.Namespace) -> str:
+def overhead(args: argparse.Namespace, threads: int) -> str:
     """What the engine adds to the copies of jobs of 16 chunks of 1 MiB: in a stream, and alone."""
     row = 1 << 20
     blocks = args.mib // 16 * 16
@@ -186,9 +187,7 @@ def overhead(args: argparse.Namespace) -> str:
     budget = blocks * row
     took: dict[str, list[Took]] = {}
     tier = HostTier(budget_bytes=budget)
-    with OffloadEngine(
-        plan, cache, [tier], threads=args.threads, in_flight_bytes=2 * budget
-    ) as engine:
+    with OffloadEngine(plan, cache, [tier], threads=threads, in_flight_bytes=2 * budget) as engine:
         mover = make_mover([rows_of(cache, 0)], engine.memory)
         ids = random.sample(range(blocks), blocks)
         moves = [Move(0, [block], ((at * row, row),)) for at, block in enumerate(ids)]
@@ -205,8 +204,8 @@ def overhead(args: argparse.Namespace) -> str:
     per_job = 1e6 / (STREAM * blocks // 16)
     us = {name: statistics.median(each.wall_s for each in rounds) for name, rounds in took.items()}
     return (
-        f"job of 16 x 1 MiB, medians: in a stream {us['plain'] * per_job:.0f} us of copies, the "
-        f"engine adds {us['stream'] / us['plain'] - 1:.1%}; one alone {us['one'] * 1e6:.0f} us, "
+        f"job of 16 x 1 MiB, workers: {threads}, medians: in a stream {us['plain'] * per_job:.0f} "
+        f"us of copies, the engine adds {us['stream'] / us['plain'] - 1:.1%}; one alone {us['one'] * 1e6:.0f} us, "
         f"the engine adds {(us['alone'] - us['one']) * 1e6:.0f} us; the caller's own time, most of "
         f"it beside the copies, {best(took['stream']).cpu_s * per_job:.0f} us a job"
     )
@@ -217,10 +216,9 @@ def main() -> None:
     parser.add_argument("--mib", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--threads", type=int, default=1, help="of the engine, and of copies")
     parser.add_argument("--busy", action="store_true", help="with a thread that computes in Python")
     args = parser.parse_args()
-    torch.set_num_threads(args.threads)
+    torch.set_num_threads(1)
     stop = threading.Event()
     if args.busy:
         threading.Thread(
@@ -230,7 +228,8 @@ def main() -> None:
     for case in CASES:
         for line in measure(case, args):
             print(line, flush=True)
-    print(overhead(args))
+    for threads in (1, 2):
+        print(overhead(args, threads), flush=True)
     stop.set()
 
 

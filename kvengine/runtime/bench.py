@@ -1,7 +1,8 @@
 """``kvengine bench``: the real engine on a scaled-down cache, every byte verified.
 
 Each figure stands beside the limit measured in the same run, alternating with it: one big copy of
-the same bytes between the device and the same host memory. Both are given as their best round:
+the same bytes between the device and the same host memory. Each copies with one thread, the engine
+with one worker instead of its usual two. Both are given as their best round:
 what else runs on the machine only ever takes time. A run takes ``memory_bytes``, in thirds:
 the cache, host memory, and the other end of the big copy.
 """
@@ -161,7 +162,11 @@ class _Run:
         self.cache: Cache = allocate(self.plan, device)
         budget = max(third, *(2 * size for size in _offload(plan).chunk_bytes))
         self.engine = OffloadEngine(
-            self.plan, self.cache, [HostTier(budget_bytes=budget)], in_flight_bytes=2 * budget
+            self.plan,
+            self.cache,
+            [HostTier(budget_bytes=budget)],
+            threads=1,
+            in_flight_bytes=2 * budget,
         )
         self.host = torch.from_numpy(self.engine.memory.bytes)
         self.twin = torch.zeros(budget, dtype=torch.uint8, device=device)

@@ -8,8 +8,9 @@ number of blocks and layers, packed or not::
     gather    torch.index_select(out=)           at the speed of one big copy, as
     scatter   numpy, array[rows] = values        long as pieces have 32 KiB or more
 
-``index_copy_`` would be two to ten times slower. One ``memmove`` per piece takes the GIL back after
-each piece, and waits for it while another thread computes.
+The scatter has to be one of rows of words: of single void elements, numpy keeps the GIL when there
+are fewer than 500. ``index_copy_`` is half as fast. One ``memmove`` per piece takes the GIL back
+after each piece, and waits for it while another thread computes.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from kvengine.runtime.rows import Lane, Move, Rows, Stretch, batches
 __all__ = ["CpuMover", "Mover", "make_mover", "within"]
 
 _Indices = npt.NDArray[np.int64]
+_Words = npt.NDArray[Any]
 
 
 class Mover(ABC):
@@ -136,17 +138,14 @@ class _Comb:
         )
         span_bytes = last * step + self._piece_bytes
         memory: Any = (ctypes.c_ubyte * span_bytes).from_address(base)
-        self._void: np.dtype[np.void] = np.dtype(f"V{self._piece_bytes}")
-        self._pieces = np.ndarray((last + 1,), dtype=self._void, buffer=memory, strides=(step,))
         words = (step, self._piece_bytes, distance_bytes, self._offset_bytes, base)
         self._word = np.int64 if not any(number % 8 for number in words) else np.uint8
         self._word_bytes = size = np.dtype(self._word).itemsize
         self._width = self._piece_bytes // size
-        self._source = torch.from_numpy(
-            np.ndarray(
-                (last + 1, self._width), dtype=self._word, buffer=memory, strides=(step, size)
-            )
+        self._pieces: _Words = np.ndarray(
+            (last + 1, self._width), dtype=self._word, buffer=memory, strides=(step, size)
         )
+        self._source = torch.from_numpy(self._pieces)
         self._host = host
         whole = host.num_bytes // size * size
         self._host_words = torch.from_numpy(host.bytes[:whole].view(self._word))
@@ -186,13 +185,13 @@ class _Comb:
         else:
             ctypes.memmove(device, host, self._piece_bytes)
 
-    def _host_pieces(self, count: int, start: int) -> npt.NDArray[np.void]:
-        pieces: npt.NDArray[np.void] = np.ndarray(
-            (count,),
-            dtype=self._void,
+    def _host_pieces(self, count: int, start: int) -> _Words:
+        pieces: _Words = np.ndarray(
+            (count, self._width),
+            dtype=self._word,
             buffer=self._host.bytes,
             offset=start,
-            strides=(self._distance_bytes,),
+            strides=(self._distance_bytes, self._word_bytes),
         )
         return pieces
 

@@ -62,7 +62,9 @@ class OffloadEngine:
     ``tiers`` are the host tier and what is behind it, nearest first; the engine closes them. A
     chunk goes on to the tiers behind when it is stored (``write="through"``) or when host memory
     runs low (``write="late"``). At most ``in_flight_bytes`` are queued or being copied; what is
-    beyond is ``REFUSED`` at once. ``fault`` makes copies fail or wait, for tests.
+    beyond is ``REFUSED`` at once. Of two ``threads`` one prepares and settles while the other
+    copies, and both copy when there is enough to do. ``fault`` makes copies fail or wait, for
+    tests.
     """
 
     def __init__(
@@ -71,7 +73,7 @@ class OffloadEngine:
         cache: Cache,
         tiers: Sequence[HostTier | Tier],
         *,
-        threads: int = 1,
+        threads: int = 2,
         in_flight_bytes: int = 1 << 30,
         write: Literal["through", "late"] = "through",
         fault: Fault | None = None,

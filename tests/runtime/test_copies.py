@@ -1,3 +1,7 @@
+import sys
+import threading
+import time
+
 import numpy as np
 import pytest
 import torch
@@ -180,3 +184,32 @@ def test_ids_are_checked_before_a_copy(move, message):
             act([good, move])
         assert str(error.value) == message
     assert not host.bytes.any()
+
+
+@pytest.mark.parametrize("layout", ["packed", "pools"])
+@pytest.mark.parametrize("direction", ["store", "load"])
+def test_other_threads_run_while_bytes_are_copied(layout, direction):
+    """A copy of few large pieces leaves the interpreter to others: one sees it half done."""
+    pages = 8 << 20
+    cache, host = allocate(make(layout, [Shape(pages=(pages,))], 4)), HostMemory(4 * pages)
+    mover = CpuMover([rows_of(cache, 0)], host)
+    moves = [Move(0, [block], ((block * pages, pages),)) for block in range(4)]
+    device = cache.allocations[0].numpy()
+    source, target = (device, host.bytes) if direction == "store" else (host.bytes, device)
+
+    def is_seen_half_done():
+        target[:], source[:] = 0, 1
+        thread = threading.Thread(target=getattr(mover, direction), args=[moves])
+        thread.start()
+        while not target[0]:
+            time.sleep(0)
+        half_done = not target[-1]
+        thread.join()
+        return half_done and bool(target.all())
+
+    switch_s = sys.getswitchinterval()
+    sys.setswitchinterval(60)  # nobody is made to give the interpreter away
+    try:
+        assert any(is_seen_half_done() for _ in range(50))
+    finally:
+        sys.setswitchinterval(switch_s)
