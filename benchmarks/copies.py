@@ -205,9 +205,10 @@ def overhead(args: argparse.Namespace, threads: int) -> str:
     us = {name: statistics.median(each.wall_s for each in rounds) for name, rounds in took.items()}
     return (
         f"job of 16 x 1 MiB, workers: {threads}, medians: in a stream {us['plain'] * per_job:.0f} "
-        f"us of copies, the engine adds {us['stream'] / us['plain'] - 1:.1%}; one alone {us['one'] * 1e6:.0f} us, "
-        f"the engine adds {(us['alone'] - us['one']) * 1e6:.0f} us; the caller's own time, most of "
-        f"it beside the copies, {best(took['stream']).cpu_s * per_job:.0f} us a job"
+        f"us of copies, the engine adds {us['stream'] / us['plain'] - 1:.1%}; one alone "
+        f"{us['one'] * 1e6:.0f} us, the engine adds {(us['alone'] - us['one']) * 1e6:.0f} us; the "
+        "caller's own time, most of it beside the copies, "
+        f"{best(took['stream']).cpu_s * per_job:.0f} us a job"
     )
 
 
