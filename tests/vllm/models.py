@@ -80,13 +80,14 @@ def config(kind: str, *, max_tokens: int = 2048) -> dict[str, Any]:
 
 
 def write_model(folder: Path, kind: str, *, seed: int = 0) -> Path:
-    """Write ``config.json`` and ``model.safetensors`` into *folder*; the folder."""
+    """Write config, weights and a tokenizer into *folder*; the folder."""
     import torch
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
     described = config(kind)
     (folder / "config.json").write_text(json.dumps(described, indent=1))
+    write_tokenizer(folder)
     generator = torch.Generator().manual_seed(seed)
     gemma = kind == "hybrid"
     width, inner = described["hidden_size"], described["intermediate_size"]
@@ -140,6 +141,20 @@ def write_model(folder: Path, kind: str, *, seed: int = 0) -> Path:
         weights |= {f"{at}{name}.weight": scale(width) for name in norms}
     save_file(weights, str(folder / "model.safetensors"), metadata={"format": "pt"})
     return folder
+
+
+def write_tokenizer(folder: Path) -> None:
+    """A word per token, for a server that answers with text."""
+    words = {f"t{number}": number for number in range(VOCABULARY)}
+    tokenizer = {
+        "version": "1.0",
+        "added_tokens": [],
+        "pre_tokenizer": {"type": "Whitespace"},
+        "model": {"type": "WordLevel", "vocab": words, "unk_token": "t0"},
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "unk_token": "t0"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
 
 
 def prompt(seed: int, num_tokens: int = 500) -> list[int]:

@@ -24,8 +24,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import contract
 import environments
 from scenarios import SCENARIOS, Scenario
+from served import serve
 
-ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+SERVED = "served over HTTP"
 TOLERANCE = 1e-4
 LIMIT_S = 600
 QUICK = "in process"
@@ -86,7 +89,20 @@ class Runner:
             jobs = [s for s in picked if mode in s.modes]
             for batch in self.batches(jobs, mode):
                 rows += self.judge_batch(batch, mode, models)
+            if mode == "multi-process" and self.chosen.only in SERVED:
+                rows.append(self.served())
         return rows
+
+    def served(self) -> dict[str, Any]:
+        """vLLM's own server, asked over HTTP."""
+        started = time.perf_counter()
+        environment = self.environment("multi-process", "0-1")
+        log = self.scratch / "served.log"
+        row = serve(self.python, self.model("dense"), free_port(), environment, log)
+        found = {"vllm": self.release, "mode": "multi-process", "name": SERVED, **row}
+        print(line(found), flush=True)
+        print(f"  (1 scenario in {time.perf_counter() - started:.0f} s)", flush=True)
+        return found
 
     @staticmethod
     def batches(jobs: list[Scenario], mode: str) -> list[list[Scenario]]:
@@ -175,12 +191,11 @@ class Runner:
             server.kill()
             server.wait()
 
-    def drive(self, engines: list[dict[str, Any]], mode: str, threads: str) -> list[dict[str, Any]]:
-        """Run engines in one interpreter of the environment; one result each."""
-        here = str(Path(__file__).resolve().parent)
-        environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join((str(ROOT), here)),
+    @staticmethod
+    def environment(mode: str, threads: str) -> dict[str, str]:
+        """What an interpreter that runs vLLM is told."""
+        return {
+            "PYTHONPATH": os.pathsep.join((str(ROOT), str(HERE))),
             "PYTHONHASHSEED": "0",
             "VLLM_CPU_KVCACHE_SPACE": "1",
             "VLLM_CPU_OMP_THREADS_BIND": threads,
@@ -189,15 +204,18 @@ class Runner:
             "VLLM_NO_USAGE_STATS": "1",
             "HF_HUB_OFFLINE": "1",
         }
+
+    def drive(self, engines: list[dict[str, Any]], mode: str, threads: str) -> list[dict[str, Any]]:
+        """Run engines in one interpreter of the environment; one result each."""
         log = self.scratch / "drive.log"
         with log.open("w") as errors:
             done = subprocess.run(
-                [str(self.python), str(Path(here) / "drive.py")],
+                [str(self.python), str(HERE / "drive.py")],
                 input=json.dumps(engines),
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
-                env=environment,
+                env={**os.environ, **self.environment(mode, threads)},
                 timeout=LIMIT_S,
                 check=False,
             )
