@@ -7,7 +7,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 EXAMPLE := examples/gpt-oss-20b.toml
 
-.PHONY: demo test lint types unit test-vllm schema clean
+.PHONY: demo test lint types unit test-vllm test-vllm-quick schema clean
 
 demo: $(VENV)/ready
 	$(BIN)/kvengine check $(EXAMPLE)
@@ -29,6 +29,10 @@ unit: $(VENV)/ready
 # Scenarios inside real vLLM, in environments of their own (some gigabytes, about an hour).
 test-vllm: $(VENV)/ready
 	$(BIN)/python tests/vllm/run.py
+
+# The core of them: the newest release, in process.
+test-vllm-quick: $(VENV)/ready
+	$(BIN)/python tests/vllm/run.py --quick
 
 schema: $(VENV)/ready
 	$(BIN)/kvengine schema --write
