@@ -17,11 +17,14 @@ _log = logging.getLogger(__name__)
 _LEVELS = {"error": logging.ERROR, "warning": logging.WARNING, "info": logging.INFO}
 
 
-def checked_config(extra: Mapping[str, Any], release: Release) -> tuple[Problem, ...]:
+def checked_config(
+    extra: Mapping[str, Any], release: Release, *, quiet: bool = False
+) -> tuple[Problem, ...]:
     """Check ``kv_connector_extra_config`` as this vLLM release reads it, and log every finding.
 
     vLLM shows a spec only this half of the transfer config; the connector and role are those
-    that lead here. Raises :class:`kvengine.ConfigError` when a finding is an error.
+    that lead here. ``quiet`` leaves the log to another rank. Raises
+    :class:`kvengine.ConfigError` when a finding is an error.
     """
     import json
 
@@ -33,7 +36,7 @@ def checked_config(extra: Mapping[str, Any], release: Release) -> tuple[Problem,
     text = json.dumps(whole, indent=1, default=str).encode()
     document = parse(text, name="--kv-transfer-config", form="json")
     checked = examine(document, vllm=str(release))
-    for problem in checked.problems:
+    for problem in () if quiet else checked.problems:
         _log.log(_LEVELS[problem.severity], "kvengine check: %s", _without_place(problem))
     if checked.errors:
         raise ConfigError([_unplaced(problem) for problem in checked.errors])

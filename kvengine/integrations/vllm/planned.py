@@ -15,8 +15,8 @@ _log = logging.getLogger(__name__)
 _PLENTY_BYTES = 1 << 50
 
 
-def plan_of(engine: Any | None, version: str) -> Plan | None:
-    """Plan what vLLM has set up; None, logged once, when kvengine cannot."""
+def plan_of(engine: Any | None, version: str, *, quiet: bool = False) -> Plan | None:
+    """Plan what vLLM has set up; None, logged unless ``quiet``, when kvengine cannot."""
     if engine is None:
         return None
     from kvengine import load, make_plan
@@ -24,7 +24,8 @@ def plan_of(engine: Any | None, version: str) -> Plan | None:
     try:
         return make_plan(load(document_of(engine, version)))
     except KVEngineError as error:
-        _log.info("kvengine cannot plan this model, vLLM's own sizes are used: %s", error)
+        level = logging.DEBUG if quiet else logging.INFO
+        _log.log(level, "kvengine cannot plan this model, vLLM's own sizes are used: %s", error)
         return None
 
 

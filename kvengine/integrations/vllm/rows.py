@@ -21,10 +21,13 @@ __all__ = ["differences", "part", "read_rows"]
 _log = logging.getLogger(__name__)
 
 
-def read_rows(caches: Any, plan: Plan | None = None) -> tuple[Rows | None, ...]:
+def read_rows(
+    caches: Any, plan: Plan | None = None, *, quiet: bool = False
+) -> tuple[Rows | None, ...]:
     """The rows of each group of vLLM's ``CanonicalKVCaches``; ``plan`` narrows packed ones.
 
-    None for a group of which this rank has no layer, which happens with pipeline stages.
+    Where it does not fit, that is logged unless ``quiet``. None for a group of which this rank
+    has no layer, which happens with pipeline stages.
     """
     groups = caches.group_data_refs
     whole = _whole_row_bytes(groups)
@@ -32,8 +35,11 @@ def read_rows(caches: Any, plan: Plan | None = None) -> tuple[Rows | None, ...]:
         return tuple(_rows(caches, [(r.tensor_idx, r.page_size_bytes) for r in g]) for g in groups)
     reason = _misfit(plan, len(groups), whole)
     if reason:
-        _log.warning(
-            "each chunk takes the widest group's %d bytes a block, because %s", whole, reason
+        _log.log(
+            logging.DEBUG if quiet else logging.WARNING,
+            "each chunk takes the widest group's %d bytes a block, because %s",
+            whole,
+            reason,
         )
         widths = [whole] * len(groups)
     else:

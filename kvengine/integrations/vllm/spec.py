@@ -63,7 +63,7 @@ class KVEngineOffloadingSpec(OffloadingSpec):  # type: ignore[misc]
         share_log()
         self._version = installed_release() or ""
         self._release = require(self._version)
-        checked_config(config.extra_config, self._release)
+        checked_config(config.extra_config, self._release, quiet=config.parallel.rank > 0)
         super().__init__(config)
         self._replicated = _replicated(config)
         if hasattr(self, "replicated_layout"):
@@ -151,9 +151,9 @@ class KVEngineOffloadingSpec(OffloadingSpec):  # type: ignore[misc]
     def _make_worker(self, kv_caches: Any) -> KVEngineOffloadingWorker:
         rank = self.config.parallel.rank
         engine = engine_config()
-        whole = plan_of(engine, self._version)
+        whole = plan_of(engine, self._version, quiet=rank > 0)
         plan = stage_of(whole, rank, self.config.parallel.world_size)
-        rows = read_rows(kv_caches, plan)
+        rows = read_rows(kv_caches, plan, quiet=rank > 0)
         row_bytes = tuple(group.row_bytes if group else 0 for group in rows)
         if rank == 0 and plan is not None and (difference := differences(row_bytes, plan)):
             _log.warning("%s: vLLM's sizes are used", difference)

@@ -69,6 +69,15 @@ def test_a_plan_that_does_not_fit_leaves_the_widest_row(plan, reason, caplog):
     ]
 
 
+def test_only_one_rank_says_it(caplog):
+    """The others are told to be quiet: the reason is the same for all."""
+    slab = torch.zeros((4, 192), dtype=torch.int8)
+    with caplog.at_level(logging.WARNING):
+        read_rows(caches([slab], [[(0, 192)], [(0, 192)]]), None, quiet=True)
+
+    assert caplog.messages == []
+
+
 @given(
     runs=st.lists(st.tuples(st.integers(0, 99), st.integers(1, 9)), min_size=1, max_size=5),
     data=st.data(),

@@ -98,6 +98,8 @@ def test_a_model_that_cannot_be_planned_is_no_error(caplog):
 
     assert len(caplog.messages) == 1
     assert "vLLM's own sizes are used" in caplog.messages[0]
+    assert plan_of(strange, "0.32.0", quiet=True) is None
+    assert len(caplog.messages) == 1
     assert plan_of(None, "0.32.0") is None
 
 
