@@ -1,3 +1,6 @@
+import contextlib
+from types import SimpleNamespace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -41,6 +44,62 @@ def test_staging_moves_what_direct_copies_move(data):
             lane.pages[list(move.blocks)] = 0
     staged.load(moves)
     assert all(map(torch.equal, before, cache.allocations))
+
+
+class Accelerator:
+    """What torch has for an accelerator that is not CUDA; notes what is asked of it, in order."""
+
+    def __init__(self):
+        self.asked = []
+
+    def device(self, device):
+        return contextlib.nullcontext()
+
+    stream = device
+
+    def Stream(self, device):  # noqa: N802
+        return SimpleNamespace(wait_event=lambda event: self.asked.append(("wait", event)))
+
+    def current_stream(self, device):
+        return "the caller's stream"
+
+    def Event(self):  # noqa: N802
+        def note(what):
+            return lambda *stream: self.asked.append((what, event, *stream))
+
+        event = SimpleNamespace()
+        event.record, event.synchronize = note("record"), note("synchronize")
+        return event
+
+    def synchronize(self, device):
+        self.asked.append("synchronize")
+
+
+def test_another_accelerator_moves_through_its_own_streams(monkeypatch):
+    """XPU has no way to pin memory; order is kept by its events, as with CUDA (case R02)."""
+    api = Accelerator()
+    monkeypatch.setattr(torch, "get_device_module", lambda device: api)
+    plan = make("pools", [Shape(pages=(64,) * 3, blocks_per_chunk=2)], 8)
+    cache, host = allocate(plan), HostMemory(1 << 16)
+    fill(cache)
+    before = [allocation.clone() for allocation in cache.allocations]
+    from kvengine.runtime.cuda import CudaMover
+
+    mover = CudaMover([rows_of(cache, 0)], host)
+    moves = [Move(0, [6, 1], ((0, plan.offload.chunk_bytes[0]),))]
+    fence = mover.fence()
+    mover.store(moves, fence)
+    for block in (6, 1):
+        for pages in cache.layers.values():
+            pages[block] = 0
+    mover.load(moves, mover.fence())
+    mover.close()
+
+    assert all(map(torch.equal, before, cache.allocations))
+    assert api.asked[0] == ("record", fence, "the caller's stream")
+    assert api.asked[1] == ("wait", fence)
+    assert [what for what, *_ in api.asked[2:4]] == ["record", "synchronize"]
+    assert api.asked[-1] == "synchronize"
 
 
 @gpu
