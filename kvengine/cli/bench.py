@@ -25,11 +25,14 @@ _EXAMPLES = """\
 examples:
   kvengine bench serve.toml
   kvengine bench serve.toml --seconds 30 --use "2 GiB" --json
+  kvengine bench serve.toml --tier fs
   kvengine bench serve.toml --tier /mnt/nvme/kv
   kvengine bench transfer.json --model config.json --memory "40 GiB" --device cuda
 
-Every figure stands beside one big copy of the same bytes in the same run. Needs torch:
-pip install "kvengine[runtime]".
+Every figure stands beside its limit in the same run: one big copy of the same bytes; for a tier raw
+reads and writes in its I/O mode, or the client's own GET and SET. --tier fs and --tier valkey take
+the tier that the file configures, else a temporary directory, or a server started for the purpose;
+what they leave is removed. Needs torch: pip install "kvengine[runtime]".
 """
 
 
@@ -50,7 +53,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--vllm", metavar="R", help="vLLM release; goes before the one that the file names")
     add("--device", default="cpu", metavar="D", help="cpu (default), cuda, cuda:1, ...")
     add("--use", type=_size, default=384 << 20, metavar="SIZE", help="memory to take (384 MiB)")
-    add("--tier", metavar="DIR|JSON", help="measure an fs tier in DIR, or the tier of a table, too")
+    add(
+        "--tier",
+        default="host",
+        metavar="TIER",
+        help="measure this tier, too: fs, valkey, a directory for fs, or a JSON table",
+    )
     add("--seconds", type=float, default=10.0, metavar="S", help="how long to measure (10)")
     add_flags(parser)
 
@@ -82,16 +90,18 @@ def _measured(made: Planned, other: Plan, arguments: argparse.Namespace) -> Benc
         raise UsageError(
             f'bench needs {error.name}, which is not installed: pip install "kvengine[runtime]"'
         ) from None
-    tier = opened_tier(arguments.tier, made.plan, made.config) if arguments.tier else None
-    return run_bench(
-        made.plan,
-        (other,),
-        tier=tier,
-        device=arguments.device,
-        memory_bytes=arguments.use,
-        seconds=arguments.seconds,
-        progress=_progress if sys.stderr.isatty() else None,
-    )
+    with opened_tier(arguments.tier, made.plan, made.config) as opened:
+        tier, raw = opened or (None, None)
+        return run_bench(
+            made.plan,
+            (other,),
+            tier=tier,
+            raw=raw,
+            device=arguments.device,
+            memory_bytes=arguments.use,
+            seconds=arguments.seconds,
+            progress=_progress if sys.stderr.isatty() else None,
+        )
 
 
 def _progress(what: str, share: float) -> None:
@@ -123,9 +133,13 @@ def _page(report: BenchReport, title: str) -> Iterator[Section]:
         )
         for one in report.transfers
     )
-    header = ("group", "layout", "tier", "direction", "bytes", "GB/s", "one big copy", "ratio")
+    tiers = {one.tier for one in report.transfers} - {"host"}
+    limit = "limit" if tiers else "one big copy"
+    header = ("group", "layout", "tier", "direction", "bytes", "GB/s", limit, "ratio")
     words = frozenset({"layout", "tier", "direction"})
-    yield Grid("Transfers, each beside one big copy of the same bytes", header, moves, words)
+    others = "; of tiers, beside their storage used directly" if tiers else ""
+    title = f"Transfers, each beside one big copy of the same bytes{others}"
+    yield Grid(title, header, moves, words)
     books = tuple(
         (one.operation, one.policy, f"{one.chunks:,}", f"{one.seconds_per_chunk * 1e6:.2f}")
         for one in report.bookkeeping

@@ -1,37 +1,121 @@
-"""The tier that ``bench --tier`` measures, in a namespace of its own."""
+"""The tier that ``bench --tier`` measures: in a place of its own, which is gone afterwards."""
 
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
+
+import cattrs
 
 from kvengine.cli import UsageError
 from kvengine.config.engine import Config
 from kvengine.plan.plan import Offload, Plan
 from kvengine.runtime.tiers.base import Tier, TierError
 from kvengine.runtime.tiers.identity import GroupGeometry, Identity, digest_of
-from kvengine.runtime.tiers.open import open_tier
+from kvengine.runtime.tiers.open import open_tier, options_of
+from kvengine.runtime.tiers.raw import Raw, RawFile, RawStore
 
 __all__ = ["opened_tier"]
 
+_START_S = 10.0
 
-def opened_tier(text: str, plan: Plan, config: Config) -> Tier:
-    """A directory, or a table as in ``secondary_tiers[]`` written as JSON; UsageError if it fails.
 
-    No engine reads what the bench leaves there: the namespace is the bench's own.
+@contextmanager
+def opened_tier(text: str, plan: Plan, config: Config) -> Iterator[tuple[Tier, Raw] | None]:
+    """A tier, and what its storage gives without it; None for ``host``, which has no other tier.
+
+    ``text`` is ``fs`` or ``valkey``: the tier of that type in the config, else one in a temporary
+    place; or a directory; or a table as in ``secondary_tiers[]`` written as JSON. UsageError if it
+    cannot be opened, or does not do its work.
     """
+    if text == "host":
+        yield None
+        return
     try:
-        return open_tier(_table(text), _identity(plan, config))
-    except (TierError, ValueError) as error:
+        with ExitStack() as stack:
+            yield _open(text, plan, config, stack)
+    except (TierError, ValueError, OSError) as error:
         raise UsageError(f"bench: --tier: {error}") from None
 
 
-def _table(text: str) -> dict[str, Any]:
-    if not text.lstrip().startswith("{"):
+def _open(text: str, plan: Plan, config: Config, stack: ExitStack) -> tuple[Tier, Raw]:
+    table = _table(text, config)
+    identity = _identity(plan, config)
+    if table.get("type") == "fs":
+        place = _folder(table.get("root_dir"), stack)
+        table["root_dir"] = str(place / "tier")
+        tier = open_tier(table, identity)
+        raw: Raw = RawFile(place, options_of(table), tier)
+    else:
+        if table.get("type") == "valkey" and "url" not in table:
+            table["url"] = stack.enter_context(_server())
+        tier = open_tier(table, identity)
+        raw = RawStore(options_of(table))
+    stack.callback(raw.close)
+    stack.callback(tier.close)
+    return tier, raw
+
+
+def _table(text: str, config: Config) -> dict[str, Any]:
+    if text in ("fs", "valkey"):
+        return _configured(text, config) or {"type": text}
+    if not text.lstrip().startswith(("{", "[")):
         return {"type": "fs", "root_dir": text}
     table = json.loads(text)
-    assert isinstance(table, dict)
+    if not isinstance(table, dict):
+        raise TierError("a table is wanted, as an element of secondary_tiers")
     return table
+
+
+def _configured(kind: str, config: Config) -> dict[str, Any] | None:
+    """The first tier of a type that the config names."""
+    extra = getattr(config.kv_transfer, "kv_connector_extra_config", None)
+    for tier in getattr(extra, "secondary_tiers", None) or ():
+        table = tier if isinstance(tier, Mapping) else cattrs.unstructure(tier)
+        if table.get("type") == kind:
+            return {key: value for key, value in table.items() if value is not None}
+    return None
+
+
+def _folder(root_dir: object, stack: ExitStack) -> Path:
+    """A new directory: in ``root_dir``, so on its disk, if there is one."""
+    if root_dir is not None:
+        Path(str(root_dir)).mkdir(mode=0o700, exist_ok=True)
+    where = None if root_dir is None else str(root_dir)
+    made = tempfile.TemporaryDirectory(prefix="kvengine-bench-", dir=where)
+    return Path(stack.enter_context(made))
+
+
+@contextmanager
+def _server() -> Iterator[str]:
+    """The url of a server that lives as long as the block and that nobody else can reach."""
+    program = shutil.which("valkey-server") or shutil.which("redis-server")
+    if program is None:
+        raise TierError(
+            "the file configures no valkey tier, and neither valkey-server nor redis-server is"
+            " installed to start one; give a table with a url"
+        )
+    with tempfile.TemporaryDirectory(prefix="kvengine-bench-") as folder:
+        path = Path(folder) / "socket"
+        options = ["--port", "0", "--unixsocket", str(path), "--save", "", "--dir", folder]
+        process = subprocess.Popen([program, *options], stdout=subprocess.DEVNULL)
+        try:
+            until_s = time.monotonic() + _START_S
+            while not path.exists():
+                if process.poll() is not None or time.monotonic() > until_s:
+                    raise TierError(f"{program} does not start")
+                time.sleep(0.01)
+            yield f"unix://{path}"
+        finally:
+            process.kill()
+            process.wait()
 
 
 def _identity(plan: Plan, config: Config) -> Identity:

@@ -13,6 +13,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,7 +25,8 @@ from kvengine.runtime.cache import Cache, allocate
 from kvengine.runtime.engine import HostTier, OffloadEngine
 from kvengine.runtime.jobs import Job, Kind
 from kvengine.runtime.shrink import shrink
-from kvengine.runtime.tiers.base import Batch, Item, Outcome, Tier
+from kvengine.runtime.tiers.base import Batch, Item, Outcome, Tier, TierError
+from kvengine.runtime.tiers.raw import Raw
 
 __all__ = ["BenchError", "BenchReport", "Progress", "Transfer", "run_bench"]
 
@@ -81,6 +83,7 @@ def run_bench(
     *,
     device: str = "cpu",
     tier: Tier | None = None,
+    raw: Raw | None = None,
     memory_bytes: int = 384 << 20,
     seconds: float = 10.0,
     book_chunks: int = 10_000,
@@ -88,9 +91,9 @@ def run_bench(
 ) -> BenchReport:
     """Measure a plan, and the same model in other layouts (``also``).
 
-    Transfers take about ``seconds`` in all. With ``tier`` some chunks go there and come back, too;
-    the bench closes it, and knows no limit to compare it with. Raises :class:`BenchError` when a
-    byte comes back wrong.
+    Transfers take about ``seconds`` in all. With ``tier`` some chunks go there and come back, too,
+    each time beside ``raw``, its storage without it; the bench closes the tier. Raises
+    :class:`BenchError` when a byte comes back wrong, TierError when the tier fails.
     """
     tell = progress or (lambda what, share: None)
     plans = [_chunked(_stage(each)) for each in (plan, *also)]
@@ -104,7 +107,7 @@ def run_bench(
                 tell(f"{each.layout}: group {group}", share)
                 transfers += run.measure(group, per_plan / len(each.groups))
                 if tier is not None and not number:
-                    transfers += run.measure_tier(group, tier)
+                    transfers += run.measure_tier(group, tier, raw)
             verified += run.verified_bytes
     if tier is not None:
         tier.close()
@@ -211,37 +214,38 @@ class _Run:
             _transfer("host", group, name, "load", total, loads),
         ]
 
-    def measure_tier(self, group: int, tier: Tier) -> list[Transfer]:
+    def measure_tier(self, group: int, tier: Tier, raw: Raw | None) -> list[Transfer]:
         """Put chunks of a group in a tier behind host memory, and get them back, batch by batch."""
         offload = _offload(self.plan)
         size, per_chunk = offload.chunk_bytes[group], offload.blocks_per_chunk[group]
         count = min(self.plan.num_blocks // per_chunk, max(1, _TIER_BYTES // size))
         chunks = [range(at * per_chunk, (at + 1) * per_chunk) for at in range(count)]
-        keys = [os.urandom(16) + group.to_bytes(4, "big") for _ in range(count)]
+        puts: list[tuple[float, float]] = []
+        gets: list[tuple[float, float]] = []
         self._fill(group)
-        self._move(Kind.STORE, keys, [list(blocks) for blocks in chunks], size)
-        found = [self.engine.pool.chunk(key) for key in keys]
-        items = [(chunk.key, self.engine.memory.view(*chunk.place[0])) for chunk in found if chunk]
-        put_s = self._batches(tier.put, items, size)
-        for _, view in items:
-            view[:] = bytes(size)
-        get_s = self._batches(tier.get, items, size)
-        self._scribble(group)
-        self._move(Kind.LOAD, keys, [list(blocks) for blocks in chunks], size)
-        self._verify(group, count * per_chunk)
-        self.engine.reset()
+        for _ in range(_LEAST_ROUNDS):
+            keys = [os.urandom(16) + group.to_bytes(4, "big") for _ in range(count)]
+            self._move(Kind.STORE, keys, chunks, size)
+            found = [self.engine.pool.chunk(key) for key in keys]
+            items = [
+                (chunk.key, self.engine.memory.view(*chunk.place[0])) for chunk in found if chunk
+            ]
+            tier.resolve(keys, 60.0)  # as an engine asks for a prompt's chunks before it has them
+            put_s = self._batches(tier.put, items, size)
+            puts.append((put_s, _seconds(partial(raw.put, count, size) if raw else None)))
+            for _, view in items:
+                view[:] = bytes(size)
+            get_s = self._batches(tier.get, items, size)
+            gets.append((get_s, _seconds(partial(raw.get, count, size) if raw else None)))
+            self._scribble(group)
+            self._move(Kind.LOAD, keys, chunks, size)
+            self._verify(group, count * per_chunk)
+            tier.delete(keys)
+            self.engine.reset()
+        name = self.plan.layout
         return [
-            Transfer(
-                tier=tier.name,
-                group=group,
-                layout=self.plan.layout,
-                direction=direction,
-                bytes=count * size,
-                seconds=seconds,
-                limit_bytes_per_s=None,
-                ratio=None,
-            )
-            for direction, seconds in (("store", put_s), ("load", get_s))
+            _transfer(tier.name, group, name, "store", count * size, puts),
+            _transfer(tier.name, group, name, "load", count * size, gets),
         ]
 
     def _batches(
@@ -254,7 +258,7 @@ class _Run:
             batch.wait_released(60.0)
             wrong = {its.value for its in batch.outcomes} - {Outcome.DONE.value}
             if wrong:
-                raise BenchError(f"the tier did not do its work: {', '.join(sorted(wrong))}")
+                raise TierError(f"the tier did not do its work: {', '.join(sorted(wrong))}")
         return time.perf_counter() - started_s
 
     def _move(
@@ -312,6 +316,12 @@ def _pattern(number: int, pages: torch.Tensor) -> torch.Tensor:
     return noise.view(torch.uint8)[: pages.numel()].view(pages.shape).to(pages.device)
 
 
+def _seconds(act: Callable[[], object] | None) -> float:
+    """How long it takes; 0 when there is nothing to do."""
+    started_s = time.perf_counter()
+    return (act(), time.perf_counter() - started_s)[1] if act else 0.0
+
+
 def _timed(act: Callable[[], object], tensor: torch.Tensor) -> float:
     started_s = time.perf_counter()
     act()
@@ -329,7 +339,7 @@ def _transfer(
     rounds: Sequence[tuple[float, float]],
 ) -> Transfer:
     seconds = min(took for took, _ in rounds)
-    limit = min(limit for _, limit in rounds)
+    limit = min(limit for _, limit in rounds)  # 0: there was nothing to compare with
     return Transfer(
         tier=tier,
         group=group,
@@ -337,6 +347,6 @@ def _transfer(
         direction=direction,
         bytes=num_bytes,
         seconds=seconds,
-        limit_bytes_per_s=num_bytes / limit,
-        ratio=round(limit / seconds, 4),
+        limit_bytes_per_s=num_bytes / limit if limit else None,
+        ratio=round(limit / seconds, 4) if limit else None,
     )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 
 from tests.cli.texts import MODEL
+from tests.runtime.tiers.valkey.servers import needs_server
 
 PLAN = ("--model", "config.json", "--memory", "1 GiB", "--vllm", "0.28", "--max-model-len", "256")
 SMALL = ("--seconds", "0.05", "--use", "24 MiB")
 
 
 def test_a_run_measures_every_group_in_both_layouts(run, folder):
-    """And a tier, if one is given; figures stand beside one big copy of the same run."""
+    """And a tier, if one is given, which leaves nothing; figures stand beside their limits."""
     (folder / "config.json").write_text(MODEL)
 
     ran = run("bench", *PLAN, *SMALL, "--json", "--tier", str(folder / "tier"))
@@ -26,8 +27,49 @@ def test_a_run_measures_every_group_in_both_layouts(run, folder):
         ("host", "packed", "store"),
         ("host", "packed", "load"),
     ]
-    assert all(one["ratio"] > 0 for one in found["transfers"] if one["tier"] == "host")
+    assert all(one["ratio"] > 0 for one in found["transfers"])
+    assert list((folder / "tier").iterdir()) == []
     assert 0.9 < found["usable_share"] <= 1
+
+
+def test_a_tier_of_the_config_is_measured_where_it_is(run, folder):
+    """On its own disk; without one in the config, in a temporary directory."""
+    (folder / "config.json").write_text(MODEL)
+    tier = {"type": "fs", "root_dir": str(folder / "kv"), "max_bytes": 1 << 28}
+    extra = {
+        "spec_name": "KVEngineOffloadingSpec",
+        "spec_module_path": "kvengine.integrations.vllm",
+        "cpu_bytes_to_use": 1 << 28,
+        "secondary_tiers": [tier],
+    }
+    transfer = {
+        "kv_connector": "OffloadingConnector",
+        "kv_role": "kv_both",
+        "kv_connector_extra_config": extra,
+    }
+    (folder / "transfer.json").write_text(json.dumps(transfer))
+    fs = ("--tier", "fs", "--json")
+
+    own = run("bench", "transfer.json", *PLAN, *SMALL, *fs)
+    temporary = run("bench", *PLAN, *SMALL, *fs)
+
+    assert (own.code, own.err, temporary.code) == (0, "", 0)
+    assert list((folder / "kv").iterdir()) == []
+    for ran in (own, temporary):
+        assert "fs" in {one["tier"] for one in json.loads(ran.out)["transfers"]}
+
+
+@needs_server
+def test_a_store_is_started_if_none_is_configured(run, folder):
+    """A server that only the bench can reach, and that is gone afterwards."""
+    (folder / "config.json").write_text(MODEL)
+
+    ran = run("bench", *PLAN, *SMALL, "--json", "--tier", "valkey")
+
+    assert (ran.code, ran.err) == (0, "")
+    found = [one for one in json.loads(ran.out)["transfers"] if one["tier"] == "valkey"]
+    assert [one["direction"] for one in found] == ["store", "load"]
+    assert all(one["ratio"] > 0 for one in found)
 
 
 def test_what_cannot_be_planned_is_not_measured(run, folder):
@@ -44,7 +86,8 @@ def test_a_tier_that_cannot_be_opened_is_wrong_usage(run, folder):
     (folder / "config.json").write_text(MODEL)
     (folder / "file").write_text("")
 
-    for wanted in (str(folder / "file"), '{"type": "ramdisk"}', "{"):
+    closed = '{"type": "valkey", "url": "valkey://127.0.0.1:1", "connect_timeout_s": 0.1}'
+    for wanted in (str(folder / "file"), '{"type": "ramdisk"}', "{", "[1]", closed):
         ran = run("bench", *PLAN, *SMALL, "--tier", wanted)
 
         assert (ran.code, ran.out) == (2, "")

@@ -12,9 +12,10 @@ from kvengine.runtime.tiers.base import Tier, TierError
 from kvengine.runtime.tiers.disk.options import DiskOptions
 from kvengine.runtime.tiers.health import Guarded
 from kvengine.runtime.tiers.identity import Identity
+from kvengine.runtime.tiers.valkey.options import ValkeyOptions
 from kvengine.units import parse_bytes
 
-__all__ = ["TIER_TYPES", "open_tier", "open_tiers"]
+__all__ = ["TIER_TYPES", "open_tier", "open_tiers", "options_of"]
 
 TIER_TYPES = ("fs", "valkey")
 _FOR_VLLM = ("type", "enable_kv_events", "locality", "backpressure")
@@ -41,19 +42,28 @@ def open_tiers(configs: Sequence[Mapping[str, Any]], identity: Identity) -> list
 
 def open_tier(config: Mapping[str, Any], identity: Identity, *, name: str | None = None) -> Tier:
     """One tier, guarded; sizes may be written ``"40 GiB"``. Raises TierError."""
-    kind = config.get("type")
-    if kind == "fs":
+    options = options_of(config)
+    name = name or str(config["type"])
+    if isinstance(options, DiskOptions):
         from kvengine.runtime.tiers.disk.tier import DiskTier
 
-        options = _options(DiskOptions, config)
-        return Guarded(DiskTier(options, identity, name=name or kind))
+        return Guarded(DiskTier(options, identity, name=name))
+    from kvengine.runtime.tiers.valkey.tier import ValkeyTier
+
+    return Guarded(ValkeyTier(options, identity, name=name))
+
+
+def options_of(config: Mapping[str, Any]) -> Any:
+    """The options of one tier, of the class that its type has. Raises TierError."""
+    kind = config.get("type")
+    if kind == "fs":
+        return _options(DiskOptions, config)
     if kind == "valkey":
         try:
-            from kvengine.runtime.tiers.valkey.options import ValkeyOptions
-            from kvengine.runtime.tiers.valkey.tier import ValkeyTier
+            import redis  # noqa: F401
         except ImportError as error:
             raise TierError("a valkey tier needs: pip install 'kvengine[valkey]'") from error
-        return Guarded(ValkeyTier(_options(ValkeyOptions, config), identity, name=name or kind))
+        return _options(ValkeyOptions, config)
     raise TierError(f"a tier's type must be one of {', '.join(TIER_TYPES)}, not {kind!r}")
 
 
