@@ -109,6 +109,8 @@ FROM_DISK, FROM_STORE = (
 IN_SERVICE = "kvengine_tier_in_service{'tier': 'valkey'}"
 LONG: dict[str, Any] = {"at_once": True, "new_tokens": 250}
 MLA: dict[str, Any] = {"mla_caching": True, "block_size": 16, "gpu_blocks": 200}
+MLA_CHUNKS, MLA_CHUNK_BYTES = 3 * 31, 4 * 16 * (512 + 64) * 4
+"""Of three prompts of 500 tokens in blocks of 16; layers, tokens, values per token, bytes each."""
 CACHED_BY_VLLM = [generate(SEEDS, "first"), generate(SEEDS, "again")]
 
 
@@ -341,8 +343,9 @@ SCENARIOS = (
     Scenario(
         name="MLA, tensor parallel 2, stored once",
         kind="mla",
-        engines=[engine(AGAIN, tensor_parallel=2, **MLA)],
+        engines=[engine([*AGAIN, {"do": "metrics", "name": "end"}], tensor_parallel=2, **MLA)],
         truth={**MLA, "tensor_parallel": 2, "steps": CACHED_BY_VLLM},
+        during={"end": {"kvengine_stored_bytes": MLA_CHUNKS * MLA_CHUNK_BYTES}},
         exact_from_the_start=False,
         cached=496,
         releases=("0.32.0",),
