@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kvengine.cli import UsageError
@@ -17,7 +18,7 @@ from kvengine.units import format_bytes, parse_bytes
 if TYPE_CHECKING:
     from kvengine.cli.planning import Planned
     from kvengine.plan.plan import Plan
-    from kvengine.runtime.bench import BenchReport
+    from kvengine.runtime.bench import BenchReport, Progress
 
 __all__ = ["configure", "run"]
 
@@ -90,7 +91,10 @@ def _measured(made: Planned, other: Plan, arguments: argparse.Namespace) -> Benc
         raise UsageError(
             f'bench needs {error.name}, which is not installed: pip install "kvengine[runtime]"'
         ) from None
-    with opened_tier(arguments.tier, made.plan, made.config) as opened:
+    with (
+        opened_tier(arguments.tier, made.plan, made.config) as opened,
+        _progress() as progress,
+    ):
         tier, raw = opened or (None, None)
         return run_bench(
             made.plan,
@@ -100,14 +104,22 @@ def _measured(made: Planned, other: Plan, arguments: argparse.Namespace) -> Benc
             device=arguments.device,
             memory_bytes=arguments.use,
             seconds=arguments.seconds,
-            progress=_progress if sys.stderr.isatty() else None,
+            progress=progress,
         )
 
 
-def _progress(what: str, share: float) -> None:
-    line = f"{share:4.0%} {what}" if share < 1 else ""
-    out(f"\r\x1b[K{line}", sys.stderr)
-    sys.stderr.flush()
+@contextmanager
+def _progress() -> Iterator[Progress | None]:
+    """A bar on a terminal. It is drawn between measurements only, not by a thread of its own."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress as Bars
+
+    with Bars(console=Console(stderr=True), transient=True, auto_refresh=False) as bars:
+        task = bars.add_task("", total=1.0)
+        yield lambda what, share: bars.update(task, description=what, completed=share, refresh=True)
 
 
 def _page(report: BenchReport, title: str) -> Iterator[Section]:
