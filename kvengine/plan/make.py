@@ -76,12 +76,15 @@ def _with_hybrid(config: Config, packing: Packing) -> Plan | None:
 
 
 def _layout(setup: Setup, bundles: Sequence[Bundle], name: str, packing: Packing) -> Layout:
+    """A layout that the release would not choose bears none of its names."""
+    outermost = name.startswith("B")
     if packing == "always":
-        return Layout(name or "packed", "slab")
+        return Layout(name if outermost else "packed", "slab")
     if setup.facts.named_layouts:
-        outermost = name.startswith("B") and packing != "never"
-        style = "blocks" if outermost else "layers"
-        return Layout(name, style, setup.facts.padded_layer_stride)
+        padded = setup.facts.padded_layer_stride
+        if outermost and packing == "never":
+            return Layout("unpacked", "layers", padded)
+        return Layout(name, "blocks" if outermost else "layers", padded)
     tuples = bool(bundles) and len(bundles) > 1 and all(bundle.uniform for bundle in bundles)
     if packing == "engine" and (tuples or (setup.asks_packed and len(bundles) > 1)):
         return Layout("packed", "tuples" if setup.facts.tuple_slots else "slab")

@@ -127,6 +127,20 @@ def test_several_groups_are_packed_when_the_key_says_so():
     assert (named.packed, named.layout) == (True, "BLHNC")
 
 
+@pytest.mark.parametrize("vllm", ["0.28", "0.32"])
+def test_a_packing_that_the_release_does_not_choose_bears_no_name_of_its(vllm):
+    """So that two plans of one model can be told apart."""
+    asked = transfer(enable_cross_layers_blocks=True)
+    apart, together = engine("gpt-oss-20b", vllm), engine("gpt-oss-20b", vllm, layout="BLHNC")
+    if vllm == "0.28":
+        together = engine("gpt-oss-20b", vllm, kv_transfer=asked)
+
+    assert make_plan(apart, packing="always").layout == "packed"
+    assert make_plan(together, packing="never").layout == "unpacked"
+    for config in (apart, together):
+        assert len({make_plan(config, packing=p).layout for p in ("always", "never")}) == 2
+
+
 def test_a_request_that_does_not_fit_is_refused_with_the_figures():
     """What is needed, what is there, and the length that would fit."""
     error = refused(engine(memory=GIB))
