@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from xxhash import xxh3_64_intdigest, xxh3_128_digest
 
 from kvengine.units import align_up, ceil_div
 
-__all__ = ["HEAD_BYTES", "PART_BYTES", "cut", "heads", "names", "verified"]
+__all__ = ["HEAD_BYTES", "PART_BYTES", "Sealed", "cut", "heads", "names", "verified"]
 
 PART_BYTES = 1 << 20
 _HEAD = struct.Struct("<4sHHQQ16s")
@@ -41,6 +42,20 @@ def heads(key: bytes, payload: memoryview, num_parts: int) -> list[bytes]:
         _HEAD.pack(_MAGIC, number, num_parts, name, len(payload), checksum)
         for number in range(num_parts)
     ]
+
+
+class Sealed(NamedTuple):
+    """A chunk that is ready to be sent."""
+
+    key: bytes
+    parts: list[memoryview]
+    heads: list[bytes]
+
+    @classmethod
+    def of(cls, key: bytes, payload: memoryview) -> Sealed:
+        """With the heads that belong to its parts."""
+        parts = cut(payload)
+        return cls(key, parts, heads(key, payload, len(parts)))
 
 
 def verified(

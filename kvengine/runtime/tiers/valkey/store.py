@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kvengine.runtime.tiers.base import Item
-from kvengine.runtime.tiers.valkey.parts import HEAD_BYTES, cut, heads, names, verified
+from kvengine.runtime.tiers.valkey.parts import HEAD_BYTES, Sealed, cut, names, verified
 from kvengine.runtime.tiers.valkey.wire import Gathered, landing
 
 __all__ = ["Store"]
@@ -17,8 +17,8 @@ class Store:
     """Chunks as values below one namespace. Thread-safe; raises what the client raises.
 
     In a cluster the parts of one chunk share a node, and different chunks need not: there each
-    chunk is asked for by itself. At most ``threads`` puts and as many gets use the network at a
-    time; a further thread of each computes checksums meanwhile.
+    chunk is asked for by itself. At most ``threads`` gets use the network at a time; a further
+    thread verifies checksums meanwhile.
     """
 
     def __init__(
@@ -28,7 +28,6 @@ class Store:
         self._space = space.encode() + b":"
         self._cluster = cluster
         self._ttl_s = ttl_s
-        self._puts = threading.Semaphore(threads)
         self._gets = threading.Semaphore(threads)
 
     def present(
@@ -46,10 +45,10 @@ class Store:
             found = iter(pipe.execute())
         return [sum(int(next(found)) for _ in range(count)) == count for count in num_parts]
 
-    def put(self, items: Sequence[Item], until_s: float) -> None:
+    def put(self, chunks: Sequence[Sealed], until_s: float) -> None:
         """Write chunks."""
-        commands = [command for item in items for command in self._set(*item)]
-        with landing(until_s), self._puts:
+        commands = [command for chunk in chunks for command in self._set(chunk)]
+        with landing(until_s):
             if self._cluster or len(commands) == 1:
                 for command in commands:
                     self._client.execute_command(*command)
@@ -77,7 +76,7 @@ class Store:
     def works(self, until_s: float) -> bool:
         """Whether a value can be written and read."""
         payload = memoryview(bytearray(b"works?"))
-        self.put([(b"\0probe", payload)], until_s)
+        self.put([Sealed.of(b"\0probe", payload)], until_s)
         room = memoryview(bytearray(len(payload)))
         return self.get([(b"\0probe", room)], until_s) == [True] and room == payload
 
@@ -86,17 +85,12 @@ class Store:
             return self._client.pipeline()
         return self._client.pipeline(transaction=False)
 
-    def _set(self, key: bytes, payload: memoryview) -> list[tuple[Any, ...]]:
-        parts = cut(payload)
+    def _set(self, chunk: Sealed) -> list[tuple[Any, ...]]:
         expiry = () if self._ttl_s is None else ("EX", self._ttl_s)
+        found = names(self._space, chunk.key, len(chunk.parts))
         return [
             ("SET", name, Gathered([memoryview(head), part]), *expiry)
-            for name, head, part in zip(
-                names(self._space, key, len(parts)),
-                heads(key, payload, len(parts)),
-                parts,
-                strict=True,
-            )
+            for name, head, part in zip(found, chunk.heads, chunk.parts, strict=True)
         ]
 
     def _get(self, items: Sequence[Item], until_s: float) -> list[bool | None]:

@@ -28,7 +28,7 @@ from kvengine.runtime.tiers.identity import Identity
 from kvengine.runtime.tiers.tally import Tally
 from kvengine.runtime.tiers.valkey.connect import connect
 from kvengine.runtime.tiers.valkey.options import ValkeyOptions
-from kvengine.runtime.tiers.valkey.parts import PART_BYTES
+from kvengine.runtime.tiers.valkey.parts import PART_BYTES, Sealed
 from kvengine.runtime.tiers.valkey.presence import Presence
 from kvengine.runtime.tiers.valkey.sockets import Sockets
 from kvengine.runtime.tiers.valkey.store import Store
@@ -74,7 +74,7 @@ class ValkeyTier(Tier):
         self._workers = Workers(
             name,
             loaders=options.threads + 1,
-            storers=options.threads + 1,
+            storers=options.threads,
             queue_bytes=options.queue_bytes,
         )
 
@@ -112,7 +112,7 @@ class ValkeyTier(Tier):
         ]
         if chunks:
             self._workers.watch(batch)
-            self._workers.store(self._parts(batch, chunks, self._put))
+            self._workers.store([self._putting(batch, some) for some in self._groups(chunks)])
         return batch
 
     def get(self, items: Sequence[Item], timeout_s: float | None = None) -> Batch:
@@ -125,7 +125,12 @@ class ValkeyTier(Tier):
         ]
         if chunks:
             self._workers.watch(batch)
-            self._workers.load(self._parts(batch, chunks, self._get))
+            self._workers.load(
+                [
+                    _part(batch, some, partial(self._get, batch, some))
+                    for some in self._groups(chunks)
+                ]
+            )
         return batch
 
     def delete(self, keys: Sequence[bytes]) -> None:
@@ -178,41 +183,48 @@ class ValkeyTier(Tier):
         sizes = self._chunk_bytes
         return [ceil_div(sizes[g], PART_BYTES) if g < len(sizes) else 1 for g in groups]
 
-    def _parts(
-        self, batch: Batch, chunks: Sequence[Chunk], run: Callable[[Batch, list[Chunk]], None]
-    ) -> list[Part]:
+    def _groups(self, chunks: Sequence[Chunk]) -> Iterator[list[Chunk]]:
         total = sum(view.nbytes for _, _, view in chunks)
-        most_bytes = min(_CALL_BYTES, ceil_div(total, self._options.threads))
-        return [
-            Part(
-                batch,
-                [index for index, _, _ in some],
-                sum(view.nbytes for _, _, view in some),
-                partial(run, batch, some),
-            )
-            for some in _groups(chunks, most_bytes)
-        ]
+        return _groups(chunks, min(_CALL_BYTES, ceil_div(total, self._options.threads)))
 
-    def _put(self, batch: Batch, chunks: list[Chunk]) -> None:
+    def _putting(self, batch: Batch, chunks: list[Chunk]) -> Part:
+        sealed: dict[bytes, Sealed] = {}
+        return _part(
+            batch,
+            chunks,
+            partial(self._put, batch, chunks, sealed),
+            partial(self._seal_absent, chunks, sealed),
+        )
+
+    def _seal_absent(self, chunks: list[Chunk], sealed: dict[bytes, Sealed]) -> None:
+        """Compute the checksums of what will be sent for sure."""
+        known = self._presence.look([key for _, key, _ in chunks], _ABSENT_S)
+        for (_, key, view), found in zip(chunks, known, strict=True):
+            if found is False:
+                sealed[key] = Sealed.of(key, view.cast("B"))
+
+    def _put(self, batch: Batch, chunks: list[Chunk], sealed: dict[bytes, Sealed]) -> None:
         started_s = time.perf_counter()
         keys = [key for _, key, _ in chunks]
-        items = [(key, view.cast("B")) for _, key, view in chunks]
 
-        def put(store: Store) -> list[Item]:
+        def put(store: Store) -> list[int]:
             unknown = any(found is None for found in self._presence.look(keys, _ABSENT_S))
             there = [False] * len(keys)
             if unknown:
                 there = store.present(keys, self._num_parts(keys), batch.deadline_s)
-            new = [item for item, found in zip(items, there, strict=True) if not found]
+            new = [chunk for chunk, found in zip(chunks, there, strict=True) if not found]
             if new:
-                store.put(new, batch.deadline_s)
-            return new
+                store.put(
+                    [sealed.get(key) or Sealed.of(key, view.cast("B")) for _, key, view in new],
+                    batch.deadline_s,
+                )
+            return [view.nbytes for _, _, view in new]
 
-        written = self._settled(batch, chunks, put)
-        if written is not None:
+        written_bytes = self._settled(batch, chunks, put)
+        if written_bytes is not None:
             self._presence.learn(keys, present=True)
-            num_bytes = sum(len(view) for _, view in written)
-            self._tally.stored(len(written), num_bytes, time.perf_counter() - started_s)
+            seconds = time.perf_counter() - started_s
+            self._tally.stored(len(written_bytes), sum(written_bytes), seconds)
             batch.settle_many([index for index, _, _ in chunks], Outcome.DONE)
 
     def _get(self, batch: Batch, chunks: list[Chunk]) -> None:
@@ -306,6 +318,16 @@ class ValkeyTier(Tier):
                     threads=options.threads,
                 )
             return self._store
+
+
+def _part(
+    batch: Batch,
+    chunks: Sequence[Chunk],
+    run: Callable[[], None],
+    ahead: Callable[[], None] | None = None,
+) -> Part:
+    num_bytes = sum(view.nbytes for _, _, view in chunks)
+    return Part(batch, [index for index, _, _ in chunks], num_bytes, run, ahead)
 
 
 def _groups(chunks: Sequence[Chunk], most_bytes: int) -> Iterator[list[Chunk]]:
