@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Literal
 
+from kvengine.runtime.tiers.complaints import Complaints
 from kvengine.runtime.tiers.disk.catalog import Catalog
 from kvengine.runtime.tiers.disk.descriptors import FileName
 from kvengine.runtime.tiers.disk.files import Files
@@ -59,6 +60,7 @@ class Journal:
         self._space = space
         self._catalog = catalog
         self._fsync = fsync
+        self._complaints = Complaints(_log)
         self._lock = threading.RLock()
         self._active: Segment | None = None
         self._closed: list[Segment] = []
@@ -86,7 +88,7 @@ class Journal:
             if self.num_spares or self._active is None or self._space.full:
                 return
             own_bytes = self.used_bytes
-        file = self._space.grow(own_bytes)
+        file = self._grow(own_bytes)
         if file is not None:
             with self._lock:
                 self._spares.append(file)
@@ -292,24 +294,27 @@ class Journal:
 
     def _next_file(self) -> FileName:
         """A file for the next segment: a spare one, a new one, or the oldest one's."""
-        file = self._spares.pop(0) if self._spares else self._grow()
+        file = self._spares.pop(0) if self._spares else self._grow(self.used_bytes)
         for victim in [segment for segment in self._closed if not segment.writing]:
             if file is not None:
                 break
             if self.retire(victim, keep_file=True):
-                file = self._spares.pop(0) if self._spares else self._grow()
+                file = self._spares.pop(0) if self._spares else self._grow(self.used_bytes)
         if file is None:
             self._space.say_hungry(True)
             raise NoRoom("the limit is reached and no segment of ours could leave")
         return file
 
-    def _grow(self) -> FileName | None:
+    def _grow(self, own_bytes: int) -> FileName | None:
         try:
-            return self._space.grow(self.used_bytes)
+            return self._space.grow(own_bytes)
         except OSError as error:
             if self.oldest() is None:
                 raise
-            _log.warning("%s cannot grow (%s): the oldest leaves", self._space.path, error)
+            self._space.full = True
+            self._complaints.say(
+                "grow", "%s cannot grow (%s): the oldest leaves", self._space.path, error
+            )
             return None
 
     def _seal_complete(self, segment: Segment) -> None:

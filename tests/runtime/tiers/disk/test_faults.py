@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import random
 import shutil
+import subprocess
 
 import pytest
 
@@ -126,6 +128,59 @@ def test_a_tier_that_fails_is_left_alone_and_comes_back(tmp_path, files):
 
         assert readable(tier, KEYS[:5]) == KEYS[:5]
         assert set(put(tier, KEYS)) == {DONE}
+
+
+def test_a_full_disk_is_said_once_and_stops_nothing_else(tmp_path, files, caplog):
+    """The oldest chunks leave, and what others write is still found."""
+    mine = keys_of(range(1000, 1200))
+    theirs = keys_of(range(2000, 2010))
+    with disk(tmp_path, files=files) as tier, disk(tmp_path) as other:
+        for start in range(0, 200, 20):
+            put(tier, mine[start : start + 20])
+        files.fail["allocate"] = errno.ENOSPC
+        for start in range(3000, 3400, 20):
+            assert set(put(tier, keys_of(range(start, start + 20)))) == {DONE}
+        put(other, theirs)
+
+        wait_until(lambda: tier.exists(theirs) == [True] * 10)
+        assert sum("cannot grow" in message for message in caplog.messages) == 1
+        assert tier.stats().evictions > 0
+
+
+@pytest.fixture(params=["tmpfs", "ext4"])
+def small_disk(request, tmp_path):
+    """A file system of 24 MiB with nothing else on it."""
+    place = tmp_path / "small"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", place]
+    if request.param == "ext4":
+        image = tmp_path / "image"
+        image.write_bytes(bytes(24 * MIB))
+        make = ["mkfs.ext4", "-q", "-m", "0", image]
+        if not shutil.which("mkfs.ext4") or subprocess.run(make, check=False).returncode:
+            pytest.skip("mkfs.ext4 is not there")
+        mount = ["mount", "-o", "loop", image, place]
+    if subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("mounting is not permitted here")
+    yield place
+    subprocess.run(["umount", place], check=True)
+
+
+def test_a_disk_that_is_really_full_costs_the_oldest_chunks(small_disk):
+    """The limit promises more than there is; others fill the rest; nothing wrong is read."""
+    keys = keys_of(range(1500))
+    with disk(small_disk / "tier", max_bytes=64 * MIB) as tier:
+        outcomes = [put(tier, keys[start : start + 20]) for start in range(0, 1500, 20)]
+        with (small_disk / "rest").open("wb") as rest, contextlib.suppress(OSError):
+            while rest.write(bytes(64 << 10)):
+                rest.flush()
+        before = readable(tier, keys)
+        assert {outcome for some in outcomes for outcome in some} == {DONE}
+        assert put(tier, keys_of([9999])) == (DONE,)
+    with disk(small_disk / "tier", max_bytes=64 * MIB) as tier:
+        assert len(before) > 600
+        assert set(readable(tier, keys)) <= set(before)
+        assert readable(tier, keys_of([9999])) == keys_of([9999])
 
 
 def test_a_directory_that_vanishes_is_noticed_and_found_again(tmp_path, caplog):
