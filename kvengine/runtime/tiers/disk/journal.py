@@ -163,13 +163,16 @@ class Journal:
                 self._sequence = max(self._sequence, self._closed[-1].header.sequence)
 
     def resume(self) -> None:
-        """Write on in the newest segment if there is much room, seal what a crash left. OSError."""
+        """Write on in the newest segment if there is much room, seal what a crash left."""
         with self._lock:
             newest = self._closed[-1] if self._closed else None
             if newest and newest.tail < newest.header.segment_bytes // 4 * 3:
-                if newest.sealed:
-                    unseal(self._device, newest)
-                self._active = self._closed.pop()
+                try:
+                    if newest.sealed:
+                        unseal(self._device, newest)
+                    self._active = self._closed.pop()
+                except OSError as error:
+                    _log.warning("%s cannot be written on: %s", newest.file.path, error)
         for segment in list(self._closed):
             self._seal_complete(segment)
 

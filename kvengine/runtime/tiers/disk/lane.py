@@ -121,7 +121,8 @@ def _try_lane(root: Root, namespace: str, namespace_fd: int, name: str) -> Lane 
             return None
         owner = {"pid": os.getpid(), "host": socket.gethostname(), "since_s": round(time.time())}
         os.ftruncate(lock_fd, 0)
-        files.pwritev(lock_fd, [memoryview(json.dumps(owner).encode())], 0)
+        with suppress(OSError):  # it is for people to read, and the disk may be full
+            files.pwritev(lock_fd, [memoryview(json.dumps(owner).encode())], 0)
         undo.pop_all()
     return Lane(files, namespace, name, f"{root.path}/{namespace}/{name}", dir_fd, lock_fd)
 

@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from kvengine.runtime.tiers.base import TierError
-from kvengine.runtime.tiers.disk.blockio import BlockIO
+from kvengine.runtime.tiers.disk.blockio import BlockIO, DirectMode
 from kvengine.runtime.tiers.disk.catalog import Catalog
 from kvengine.runtime.tiers.disk.cleaner import Cleaner
 from kvengine.runtime.tiers.disk.descriptors import Descriptors
 from kvengine.runtime.tiers.disk.files import Files
 from kvengine.runtime.tiers.disk.journal import Journal
-from kvengine.runtime.tiers.disk.lane import adopt, claim
+from kvengine.runtime.tiers.disk.lane import Lane, adopt, claim
 from kvengine.runtime.tiers.disk.options import DiskOptions, segment_bytes_for
 from kvengine.runtime.tiers.disk.peers import Peers
-from kvengine.runtime.tiers.disk.probe import probe_direct
+from kvengine.runtime.tiers.disk.probe import NO_SPACE, probe_direct
 from kvengine.runtime.tiers.disk.reader import Reader
 from kvengine.runtime.tiers.disk.recover import load
 from kvengine.runtime.tiers.disk.root import Root
@@ -116,7 +116,7 @@ class Mount:
         if max_bytes is None:
             max_bytes = used_bytes + files.free_bytes(lane.dir_fd) * 9 // 10
         segment_bytes = segment_bytes_for(options, max_bytes, identity.chunk_bytes)
-        mode = probe_direct(files, lane.dir_fd, lane.path, options.direct)
+        mode = _mode(files, lane, options)
         descriptors = Descriptors(files, mode)
         self.device = Device(
             BlockIO(files, mode),
@@ -156,3 +156,13 @@ class Mount:
         with self.root.locked(_TICK_LOCK_S):
             names = adopt(self.root, self.lane, before=self.peers.leave)
         self.journal.add(self._load(names))
+
+
+def _mode(files: Files, lane: Lane, options: DiskOptions) -> DirectMode:
+    try:
+        return probe_direct(files, lane.dir_fd, lane.path, options.direct)
+    except OSError as error:
+        if error.errno not in NO_SPACE or options.direct is True:
+            raise
+        _log.warning("%s is full (%s): I/O is buffered until the next start", lane.path, error)
+        return DirectMode(None)

@@ -19,6 +19,7 @@ __all__ = ["PROBE_NAME", "probe_direct"]
 _log = logging.getLogger(__name__)
 PROBE_NAME = "probe.tmp"
 _PROBE_BYTES = 4 * BLOCK_BYTES
+NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
 _ALIGNMENTS = (64, 512, BLOCK_BYTES)
 
 
@@ -26,7 +27,7 @@ def probe_direct(files: Files, dir_fd: int, path: str, want: bool | Literal["aut
     """How files in this directory are to be read and written.
 
     Writes and reads a scratch file. Raises TierError when direct I/O is demanded and does not
-    work, or when nothing can be written at all.
+    work, or when nothing can be written at all; OSError when that is for want of space.
     """
     if want is False:
         _probe(files, dir_fd, path, 0, 1)
@@ -38,6 +39,8 @@ def probe_direct(files: Files, dir_fd: int, path: str, want: bool | Literal["aut
                 return DirectMode(alignment)
             break
         except OSError as error:
+            if error.errno in NO_SPACE:
+                raise
             if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
                 raise TierError(f"{path} cannot be written: {error.strerror}") from error
             why = f"{error.strerror}, errno {error.errno}"

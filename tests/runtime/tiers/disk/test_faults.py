@@ -147,6 +147,29 @@ def test_a_full_disk_is_said_once_and_stops_nothing_else(tmp_path, files, caplog
         assert tier.stats().evictions > 0
 
 
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_what_is_on_a_full_disk_is_still_found(tmp_path, files, number, caplog):
+    """Opened when not a byte can be written; once there is room, it is written again."""
+    with disk(tmp_path) as tier:
+        put(tier, KEYS)
+    files.fail = {"pwritev": number, "allocate": number}
+    with disk(tmp_path, files=files) as tier:
+        assert readable(tier, KEYS) == KEYS
+        assert put(tier, keys_of([1])) == (DONE,)  # it is there
+        assert put(tier, keys_of([99])) == (Outcome.FAILED,)
+        files.fail = {}
+
+        assert put(tier, keys_of([99])) == (DONE,)
+    assert any("is full" in message for message in caplog.messages)
+
+
+def test_direct_io_that_is_demanded_is_not_given_up_on_a_full_disk(tmp_path, files):
+    """Then the tier does not open."""
+    files.fail = {"pwritev": errno.ENOSPC}
+    with pytest.raises(TierError, match="No space left"):
+        disk(tmp_path, files=files, direct=True)
+
+
 @pytest.fixture(params=["tmpfs", "ext4"])
 def small_disk(request, tmp_path):
     """A file system of 24 MiB with nothing else on it."""
@@ -206,13 +229,19 @@ def test_a_directory_emptied_by_somebody_is_noticed(tmp_path):
     """Its space is free at once: no deleted file stays open for long."""
     with disk(tmp_path) as tier:
         put(tier, keys_of(range(200)))
-        for path in tmp_path.iterdir():
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        wait_until(lambda: _emptied(tmp_path))  # the tier makes files meanwhile
         wait_until(lambda: not any(tier.exists(KEYS)))
         wait_until(lambda: put(tier, KEYS) == (DONE,) * len(KEYS))
 
         assert readable(tier, KEYS) == KEYS
         assert bytes_below(tmp_path) < 3 * MIB
+
+
+def _emptied(place):
+    for path in place.iterdir():
+        with contextlib.suppress(OSError):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    return not any(place.iterdir())
 
 
 @pytest.mark.parametrize(
