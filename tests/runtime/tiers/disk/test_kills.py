@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[4]
     ],
 )
 def test_kills(tmp_path, kills, seed, max_mib, writers):
-    """220 kills in all, while opening, checking, writing, sealing, evicting and adopting."""
+    """210 kills in all, while opening, checking, writing, sealing, evicting and adopting."""
     command = [sys.executable, "-m", "tests.runtime.tiers.disk.killing", tmp_path]
     run = subprocess.run(
         [*map(str, command), *map(str, (kills, seed, max_mib, writers))],
