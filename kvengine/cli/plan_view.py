@@ -145,17 +145,25 @@ def _ranks_per_engine(config: Config | None) -> int:
 
 
 def _tiers(offload: Offload, groups: int) -> Grid:
-    header = ("tier", "size", *(f"group {index}" for index in range(groups)))
+    header = ["tier", "size", "tokens", *(f"group {index}" for index in range(groups)), "I/O"]
     rows = [_tier(tier) for tier in offload.tiers]
     if offload.vllm_num_chunks is not None:
-        rows.append(("vLLM's host memory", "", *[f"{offload.vllm_num_chunks:,}"] * groups))
-    title = "Tiers: chunks that fit, if only that group's were stored"
-    return Grid(title, header, tuple(rows), frozenset({"tier"}))
+        rows.append(("vLLM's host memory", "", "", *[f"{offload.vllm_num_chunks:,}"] * groups, ""))
+    title = "Tiers: tokens that fit, and chunks if only that group's were stored"
+    if any(tier.type == "fs" for tier in offload.tiers):
+        title += "; a disk has to have its size free"
+    shown = len(header) if any(tier.io_bytes for tier in offload.tiers) else len(header) - 1
+    return Grid(
+        title, tuple(header[:shown]), tuple(row[:shown] for row in rows), frozenset({"tier"})
+    )
 
 
 def _tier(tier: Tier) -> tuple[str, ...]:
     size = "unbounded" if tier.capacity_bytes is None else _bytes(tier.capacity_bytes)
-    return tier.type, size, *("any" if n is None else f"{n:,}" for n in tier.num_chunks)
+    tokens = "any" if tier.tokens is None else f"{tier.tokens:,}"
+    chunks = ("any" if count is None else f"{count:,}" for count in tier.num_chunks)
+    ends = (min(tier.io_bytes), max(tier.io_bytes)) if tier.io_bytes else ()
+    return tier.type, size, tokens, *chunks, " to ".join(dict.fromkeys(map(_bytes, ends)))
 
 
 def _ranks(ranks: Sequence[Plan]) -> Grid:

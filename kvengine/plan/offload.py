@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial, reduce
+from collections.abc import Sequence
+from functools import reduce
 from math import gcd, lcm
 from typing import Any
 
@@ -11,9 +11,10 @@ from attrs import frozen
 
 from kvengine.errors import PlanError
 from kvengine.plan.groups import Bundle
-from kvengine.plan.plan import Offload, Tier
+from kvengine.plan.plan import Offload
 from kvengine.plan.setup import Setup
 from kvengine.plan.specs import Spec
+from kvengine.plan.tiers import Chunks, tiers_of
 from kvengine.units import align_up, ceil_div
 
 __all__ = ["Units", "hash_units", "plan_offload", "why_copied"]
@@ -76,14 +77,15 @@ def plan_offload(
     copies = 1 if replicated else setup.world
     stored = align_up(bytes_per_block * copies * blocks, setup.facts.chunk_page_bytes)
     budget = getattr(extra, "cpu_bytes_to_use", None)
+    tokens = tuple(size * blocks for size in sizes)
     return Offload(
         blocks_per_chunk=(blocks,) * len(bundles),
-        tokens_per_chunk=tuple(size * blocks for size in sizes),
+        tokens_per_chunk=tokens,
         chunk_bytes=chunks,
         vllm_bytes_per_chunk=stored,
         vllm_num_chunks=None if not budget or not stored else int(budget) // stored,
         replicated=replicated,
-        tiers=_tiers(chunks, copies, budget, extra),
+        tiers=tiers_of(extra, budget, Chunks(num_bytes=chunks, tokens=tokens, copies=copies)),
     )
 
 
@@ -189,18 +191,3 @@ def _replicas(spec: Spec, tensor: int) -> int:
     if spec.tensor_shards is None:
         return 1
     return max(1, tensor // spec.tensor_shards)
-
-
-def _tiers(chunks: Sequence[int], copies: int, budget: int | None, extra: Any) -> tuple[Tier, ...]:
-    """kvengine's own tiers: every chunk takes what its own group needs, on all ranks together."""
-    found = [_tier("host", budget, chunks, copies)] if budget else []
-    for tier in getattr(extra, "secondary_tiers", None) or ():
-        read = tier.get if isinstance(tier, Mapping) else partial(getattr, tier)
-        found.append(_tier(str(read("type", "")), read("max_bytes", None), chunks, copies))
-    return tuple(found)
-
-
-def _tier(kind: str, limit: Any, chunks: Sequence[int], copies: int) -> Tier:
-    capacity = limit if isinstance(limit, int) and limit > 0 else None
-    fits = tuple(capacity // (size * copies) if capacity and size else None for size in chunks)
-    return Tier(type=kind, capacity_bytes=capacity, num_chunks=fits)

@@ -82,12 +82,19 @@ class Slot:
 
 @frozen(kw_only=True)
 class Tier:
-    """One place that chunks go to: how many of them fit, and what is given to it."""
+    """One of kvengine's own places for chunks: how many of them fit, all ranks together.
+
+    A disk has to have its ``capacity_bytes`` free; None: known only where it runs, or unbounded.
+    """
 
     type: str
     capacity_bytes: int | None
     num_chunks: tuple[int | None, ...]
     """Chunks that fit if only this group's were stored, per group."""
+    tokens: int | None = None
+    """Tokens whose chunks of every group fit together; windows need fewer, so more can fit."""
+    io_bytes: tuple[int, ...] = ()
+    """What one read or write of the tier moves, per group; empty for memory."""
 
     def to_dict(self) -> dict[str, Any]:
         """The tier as ``plan --json`` prints it."""
@@ -95,6 +102,8 @@ class Tier:
             "type": self.type,
             "capacity_bytes": self.capacity_bytes,
             "num_chunks": list(self.num_chunks),
+            "tokens": self.tokens,
+            "io_bytes": list(self.io_bytes),
         }
 
 

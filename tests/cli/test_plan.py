@@ -56,10 +56,10 @@ Offload: what moves as one, per rank; slots for all ranks
   group  blocks/chunk  tokens/chunk  chunk  vLLM's slot  vLLM wastes
       0             4            64  8 MiB        8 MiB         0.0%
 
-Tiers: chunks that fit, if only that group's were stored
-  tier                 size  group 0
-  host                8 GiB    1,024
-  vLLM's host memory           1,024
+Tiers: tokens that fit, and chunks if only that group's were stored
+  tier                 size  tokens  group 0
+  host                8 GiB  65,536    1,024
+  vLLM's host memory                   1,024
 """
 
 
@@ -243,7 +243,10 @@ SHAPES = (Shape((4096,) * 3, 2), Shape((4096,) * 2, 1, sliding_window=128, kind=
 def test_the_page_of_a_packed_plan_shows_what_is_lost():
     """The narrower group leaves a third of its blocks unused."""
     plan = make("packed", SHAPES, 10)
-    tiers = (Tier(type="host", capacity_bytes=None, num_chunks=(None, 7)),)
+    tiers = (
+        Tier(type="host", capacity_bytes=None, num_chunks=(None, 7)),
+        Tier(type="fs", capacity_bytes=8192, num_chunks=(0, 1), tokens=0, io_bytes=(24576, 8192)),
+    )
     grids = sections(evolve(plan, offload=evolve(plan.offload, tiers=tiers)))
 
     assert [grid.rows for grid in grids if isinstance(grid, Grid)] == [
@@ -255,7 +258,10 @@ def test_the_page_of_a_packed_plan_shows_what_is_lost():
             ("0", "2", "32", "24 KiB", "24 KiB", "0.0%"),
             ("1", "1", "16", "8 KiB", "24 KiB", "66.7%"),
         ),
-        (("host", "unbounded", "any", "7"),),
+        (
+            ("host", "unbounded", "any", "any", "7", ""),
+            ("fs", "8 KiB", "0", "0", "1", "8 KiB to 24 KiB"),
+        ),
     ]
 
 

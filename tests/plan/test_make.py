@@ -223,7 +223,15 @@ def test_offload_figures():
         "vllm_bytes_per_chunk": 786432,
         "vllm_num_chunks": 1365,
         "replicated": False,
-        "tiers": [{"type": "host", "capacity_bytes": GIB, "num_chunks": [1365, 1365]}],
+        "tiers": [
+            {
+                "type": "host",
+                "capacity_bytes": GIB,
+                "num_chunks": [1365, 1365],
+                "tokens": 21824,
+                "io_bytes": [],
+            }
+        ],
     }
 
 

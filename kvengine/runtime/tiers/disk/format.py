@@ -21,6 +21,7 @@ from typing import NamedTuple
 from attrs import frozen
 from xxhash import xxh3_128_digest
 
+from kvengine.plan.tiers import DISK_BLOCK_BYTES
 from kvengine.units import align_up
 
 __all__ = [
@@ -41,7 +42,7 @@ __all__ = [
 ]
 
 FORMAT_VERSION = 1
-BLOCK_BYTES = 4096
+BLOCK_BYTES = DISK_BLOCK_BYTES
 MAX_KEY_BYTES = 67
 MAX_EXTENT_ENTRIES = 256
 

@@ -12,11 +12,10 @@ from typing import NamedTuple
 
 from xxhash import xxh3_64_intdigest, xxh3_128_digest
 
-from kvengine.units import align_up, ceil_div
+from kvengine.plan.tiers import part_bytes
 
-__all__ = ["HEAD_BYTES", "PART_BYTES", "Sealed", "cut", "heads", "names", "verified"]
+__all__ = ["HEAD_BYTES", "Sealed", "cut", "heads", "names", "verified"]
 
-PART_BYTES = 1 << 20
 _HEAD = struct.Struct("<4sHHQQ16s")
 HEAD_BYTES = _HEAD.size
 _MAGIC = b"kvc1"
@@ -24,9 +23,8 @@ _MAGIC = b"kvc1"
 
 def cut(payload: memoryview) -> list[memoryview]:
     """Parts of about equal length, 1 MiB at most."""
-    count = ceil_div(len(payload), PART_BYTES)
-    part_bytes = align_up(ceil_div(len(payload), count), 64)
-    return [payload[start : start + part_bytes] for start in range(0, len(payload), part_bytes)]
+    size = part_bytes(len(payload))
+    return [payload[start : start + size] for start in range(0, len(payload), size)]
 
 
 def names(space: bytes, key: bytes, num_parts: int) -> list[bytes]:

@@ -22,13 +22,14 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as LostConnection
 from redis.exceptions import TimeoutError as TooLate
 
+from kvengine.plan.tiers import STORE_PART_BYTES
 from kvengine.runtime.tiers.base import Batch, Item, Outcome, Tier, TierError, TierStats
 from kvengine.runtime.tiers.complaints import Complaints
 from kvengine.runtime.tiers.identity import Identity
 from kvengine.runtime.tiers.tally import Tally
 from kvengine.runtime.tiers.valkey.connect import connect
 from kvengine.runtime.tiers.valkey.options import ValkeyOptions
-from kvengine.runtime.tiers.valkey.parts import PART_BYTES, Sealed
+from kvengine.runtime.tiers.valkey.parts import Sealed
 from kvengine.runtime.tiers.valkey.presence import Presence
 from kvengine.runtime.tiers.valkey.sockets import Sockets
 from kvengine.runtime.tiers.valkey.store import Store
@@ -181,7 +182,7 @@ class ValkeyTier(Tier):
     def _num_parts(self, keys: Sequence[bytes]) -> list[int]:
         groups = [int.from_bytes(key[-4:], "big") for key in keys]
         sizes = self._chunk_bytes
-        return [ceil_div(sizes[g], PART_BYTES) if g < len(sizes) else 1 for g in groups]
+        return [ceil_div(sizes[g], STORE_PART_BYTES) if g < len(sizes) else 1 for g in groups]
 
     def _groups(self, chunks: Sequence[Chunk]) -> Iterator[list[Chunk]]:
         total = sum(view.nbytes for _, _, view in chunks)

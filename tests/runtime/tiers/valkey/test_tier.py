@@ -7,8 +7,8 @@ import time
 
 import pytest
 
+from kvengine.plan.tiers import STORE_PART_BYTES
 from kvengine.runtime.tiers.base import Outcome, TierError
-from kvengine.runtime.tiers.valkey.parts import PART_BYTES
 from tests.runtime.tiers.kit import (
     CHUNK_BYTES,
     DONE,
@@ -67,8 +67,8 @@ def test_chunks_of_any_length_come_back(fresh, length):
     with fresh.client() as client:
         sizes = [client.strlen(name) for name in client.scan_iter()]
 
-    assert len(sizes) == len(keys) * -(-length // PART_BYTES)
-    assert max(sizes) <= PART_BYTES + 64
+    assert len(sizes) == len(keys) * -(-length // STORE_PART_BYTES)
+    assert max(sizes) <= STORE_PART_BYTES + 64
 
 
 def test_two_engines_share_their_chunks(fresh):
