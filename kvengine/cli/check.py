@@ -29,10 +29,13 @@ examples:
   kvengine check --vllm 0.28,0.33 --fail-on warning configs/*.json
   kvengine check --fix --diff serve.toml
   kvengine check -r deploy/
+  kvengine check --probe serve.toml
   echo '{"kv_connector": "OffloadingConnector", "kv_role": "kv_both"}' | kvengine check -
 
 A comment "# kvengine: ignore[code]" on a line, or on a line of its own above it, hides findings
 there. [tool.kvengine] in pyproject.toml can hold vllm, severity, fail-on, select and ignore.
+--probe looks at directories, free space, certificates and the environment of this machine and user;
+it makes no file and speaks to no server.
 Exit codes: 0 nothing reaches --fail-on, 1 something does, 2 wrong usage or an unreadable file.
 """
 
@@ -46,6 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--format", choices=FORMATS, default="text", help="how findings are written")
     add("--recursive", "-r", action="store_true", help="look into folders for files of ours")
     add("--skip-others", action="store_true", help="pass over files that are none of ours")
+    add("--probe", action="store_true", help="ask this machine whether a document's tiers can work")
     add("--fix", action="store_true", help="apply every fix whose meaning is certain")
     add("--diff", action="store_true", help="show what --fix changes; alone, change nothing")
 

@@ -58,7 +58,7 @@ def review_bytes(raw: bytes, name: str, settings: Settings, *, named: bool = Tru
         return Review(name=name, raw=raw, problems=problems, found=problems, ours=ours)
     if not named and not _is_ours(configs):
         return Review(name=name, raw=raw, problems=(), configs=configs, ours=False)
-    judged = [_judged(configs, name, vllm) for vllm in settings.vllm or (None,)]
+    judged = [_judged(configs, name, vllm, settings) for vllm in settings.vllm or (None,)]
     found = tuple(_merged(judged, settings))
     ignored = _ignored_lines(raw)
     kept = (problem for problem in found if not _is_ignored(problem, ignored))
@@ -78,11 +78,16 @@ def _is_ours(configs: Configs) -> bool:
     return "kv_connector" in data
 
 
-def _judged(configs: Configs, name: str, vllm: str | None) -> tuple[str, tuple[Problem, ...]]:
+def _judged(
+    configs: Configs, name: str, vllm: str | None, settings: Settings
+) -> tuple[str, tuple[Problem, ...]]:
     """The release that one judgement is for, and what it says."""
     if configs.document is not None:
         checked = examine(configs.document, vllm=vllm)
-        return str(checked.release), (*checked.problems, *_planned(checked))
+        problems = (*checked.problems, *_planned(checked))
+        if settings.probe:
+            problems = (*problems, *_probed(checked))
+        return str(checked.release), problems
     if not configs.sources:
         top = Place(name, 1, 1, 0, 0)
         nothing = Problem("missing", (), "holds no transfer config", "", "info", place=top)
@@ -108,6 +113,14 @@ def _planned(checked: Checked) -> Iterator[Problem]:
     for problem in plan_findings(checked.config):
         if problem.path not in said:
             yield checked.placed(problem)
+
+
+def _probed(checked: Checked) -> Iterator[Problem]:
+    """What this machine says of a document that makes a config."""
+    from kvengine.cli.probe import probe_problems
+
+    if checked.config is not None:
+        yield from map(checked.placed, probe_problems(checked.config))
 
 
 def _merged(judged: list[tuple[str, tuple[Problem, ...]]], settings: Settings) -> Iterator[Problem]:

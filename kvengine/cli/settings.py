@@ -23,7 +23,8 @@ class Settings:
     """Which findings are shown and which of them fail a run.
 
     ``select`` and ``ignore`` hold codes; an empty ``select`` means all of them. ``vllm`` are the
-    releases to judge for, none for what the document itself says.
+    releases to judge for, none for what the document itself says. ``probe``: ask this machine as
+    well.
     """
 
     vllm: tuple[str, ...] = ()
@@ -31,6 +32,7 @@ class Settings:
     fail_on: Severity = "error"
     select: frozenset[str] = frozenset()
     ignore: frozenset[str] = frozenset()
+    probe: bool = False
 
     def shows(self, problem: Problem) -> bool:
         """Whether a finding is wanted."""
@@ -70,6 +72,7 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
         vllm=_releases(_words("vllm", chosen.get("vllm"))),
         severity=_severity("severity", chosen.get("severity", "info")),
         fail_on=_severity("fail-on", chosen.get("fail_on", "error")),
+        probe=getattr(arguments, "probe", False),
         **codes,
     )
 
