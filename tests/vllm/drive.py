@@ -192,7 +192,12 @@ def flip(folder: Path) -> int:
 def metrics(llm: Any) -> dict[str, float]:
     """vLLM's Prometheus values of offloading: counters and gauges, histograms as their sums."""
     drain(llm, 0.5)
-    llm.llm_engine.step() if hasattr(llm.llm_engine, "step") else None
+    waiting = getattr(llm.llm_engine.engine_core, "outputs_queue", None)
+    if waiting is None:
+        llm.llm_engine.step()
+    else:  # a step waits for an output: take those that are there
+        while not waiting.empty():
+            llm.llm_engine.step()
     found: dict[str, float] = {}
     for metric in llm.get_metrics():
         if not any(word in metric.name for word in ("offload", "kvengine", "preemption")):

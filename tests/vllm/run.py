@@ -37,7 +37,9 @@ QUICK = "in process"
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--release", action="append", choices=sorted(environments.RELEASES))
-    parser.add_argument("--only", default="", help="scenarios whose name holds this text")
+    parser.add_argument(
+        "--only", action="append", help="scenarios whose name holds this text, or one of several"
+    )
     parser.add_argument("--mode", choices=("in process", "multi-process"))
     parser.add_argument("--quick", action="store_true", help="the core: newest release, in process")
     parser.add_argument("--no-contract", action="store_true", help="scenarios only")
@@ -76,7 +78,7 @@ class Runner:
             for scenario in SCENARIOS
             if self.release in scenario.releases
             and (not scenario.needs or shutil.which(scenario.needs))
-            and self.chosen.only in scenario.name
+            and self.wanted(scenario.name)
             and (scenario.core or not self.chosen.quick)
             and self.chosen.mode in (None, *scenario.modes)
         ]
@@ -89,9 +91,13 @@ class Runner:
             jobs = [s for s in picked if mode in s.modes]
             for batch in self.batches(jobs, mode):
                 rows += self.judge_batch(batch, mode, models)
-            if mode == "multi-process" and self.chosen.only in SERVED:
+            if mode == "multi-process" and self.wanted(SERVED):
                 rows.append(self.served())
         return rows
+
+    def wanted(self, name: str) -> bool:
+        """Whether the command line asks for a scenario."""
+        return any(text in name for text in self.chosen.only or [""])
 
     def served(self) -> dict[str, Any]:
         """vLLM's own server, asked over HTTP."""

@@ -102,7 +102,10 @@ class Ledger:
         }
         self._only_bytes = pool.chunk_bytes[0] if len(set(pool.chunk_bytes)) == 1 else 0
         self.changed = True
-        """Whether :meth:`values` may differ from before; set back by who reads them."""
+        """Whether :meth:`values` are worth a report; set back by who reads them.
+
+        A job that begins is not: its end follows, and reports cost more than jobs.
+        """
         self.counts = dict.fromkeys(_COUNTS, 0)
 
     def lookup(self, key: bytes, request: str, allowed: Collection[int]) -> Answer:
@@ -135,7 +138,6 @@ class Ledger:
         """Pin chunks that answered ``HIT``; None when one of them is gone or no ticket is free."""
         if self._jobs.full:
             return None
-        self.changed = True
         places = self.pool.prepare_load(keys)
         if None in places:
             pinned = zip(keys, places, strict=True)
@@ -165,7 +167,6 @@ class Ledger:
         offered = keys if self._admission.open else [key for key in keys if self._admits(key)]
         if self._jobs.full:
             return None
-        self.changed = True
         prepared = self.pool.prepare_store(offered)
         if prepared.present:
             self.pool.touch(prepared.present)  # in use, though the device had them
@@ -173,6 +174,7 @@ class Ledger:
         if prepared.evicted:
             self._left(prepared.evicted)
         if not prepared.keys:
+            self.changed = True
             return None if prepared.refused else Order(-1, [], [], prepared.evicted)
         job = self._jobs.store(prepared.keys, ranks=self._writers)
         return Order(job.ticket, prepared.keys, prepared.places, prepared.evicted)
