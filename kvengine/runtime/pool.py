@@ -85,16 +85,16 @@ class HostPool:
 
         A chunk stored in part is a hit only for the blocks that it has.
         """
-        get = self._chunks.get
-        if spans is None:
+        chunks = map(self._chunks.get, keys)
+        if spans is not None:
             found = [
-                _MISS if (chunk := get(key)) is None or chunk.span else chunk.found for key in keys
+                _MISS if chunk is None or not covers(chunk, span) else chunk.found
+                for chunk, span in zip(chunks, spans, strict=True)
             ]
+        elif self._any_parts:
+            found = [_MISS if chunk is None or chunk.span else chunk.found for chunk in chunks]
         else:
-            found = [
-                _MISS if (chunk := get(key)) is None or not covers(chunk, span) else chunk.found
-                for key, span in zip(keys, spans, strict=True)
-            ]
+            found = [_MISS if chunk is None else chunk.found for chunk in chunks]
         self._lookups += len(found)
         self._misses += found.count(_MISS)
         self._hits += found.count(_HIT)

@@ -36,9 +36,7 @@ METRICS = (
     Metric("host_capacity_bytes", "gauge", "Host memory reserved for chunks, all ranks together."),
     Metric("host_resident_bytes", "gauge", "Payload of the chunks in host memory."),
     Metric("host_resident_chunks", "gauge", "Chunks in host memory."),
-    Metric(
-        "host_pinned_bytes", "gauge", "Host memory held by transfers when one ended last."
-    ),
+    Metric("host_pinned_bytes", "gauge", "Host memory held by transfers when one ended last."),
     Metric("lookup_hits", "counter", "Look-ups of chunks that were found in host memory."),
     Metric("lookup_misses", "counter", "Look-ups of chunks that were found nowhere."),
     Metric("stored_chunks", "counter", "Chunks stored from the device."),
