@@ -40,6 +40,7 @@ __all__ = ["ValkeyTier"]
 
 _log = logging.getLogger(__name__)
 _CALL_BYTES = 512 << 10  # larger calls keep client and server waiting for each other
+_ALONE_BYTES = 4 << 20  # puts of a single thread: the server takes one while the next is sent
 _CALL_CHUNKS = 256
 _BACKOFF_S = 0.02
 _ABSENT_S = 60.0  # a put of what was absent so lately is sent without asking again
@@ -113,7 +114,9 @@ class ValkeyTier(Tier):
         ]
         if chunks:
             self._workers.watch(batch)
-            self._workers.store([self._putting(batch, some) for some in self._groups(chunks)])
+            most_bytes = _ALONE_BYTES if self._options.threads == 1 else _CALL_BYTES
+            groups = self._groups(chunks, most_bytes)
+            self._workers.store([self._putting(batch, some) for some in groups])
         return batch
 
     def get(self, items: Sequence[Item], timeout_s: float | None = None) -> Batch:
@@ -129,7 +132,7 @@ class ValkeyTier(Tier):
             self._workers.load(
                 [
                     _part(batch, some, partial(self._get, batch, some))
-                    for some in self._groups(chunks)
+                    for some in self._groups(chunks, _CALL_BYTES)
                 ]
             )
         return batch
@@ -184,9 +187,9 @@ class ValkeyTier(Tier):
         sizes = self._chunk_bytes
         return [ceil_div(sizes[g], STORE_PART_BYTES) if g < len(sizes) else 1 for g in groups]
 
-    def _groups(self, chunks: Sequence[Chunk]) -> Iterator[list[Chunk]]:
+    def _groups(self, chunks: Sequence[Chunk], most_bytes: int) -> Iterator[list[Chunk]]:
         total = sum(view.nbytes for _, _, view in chunks)
-        return _groups(chunks, min(_CALL_BYTES, ceil_div(total, self._options.threads)))
+        return _groups(chunks, min(most_bytes, ceil_div(total, self._options.threads)))
 
     def _putting(self, batch: Batch, chunks: list[Chunk]) -> Part:
         sealed: dict[bytes, Sealed] = {}
