@@ -4,11 +4,11 @@ Every ratio is of two times taken one after the other in the same run; runs alte
 ``pwrite``/``preadv`` of one chunk per call into one file made at full size, with the tier's own
 O_DIRECT mode and fsync policy; "fresh" files are new, "again" ones are written over, as a tier does
 once it is full. Both have as much room and go through all of it before they write over anything,
-for a device (or the machine below a virtual one) is quicker where it wrote lately. Where vLLM 0.32
-is importable (run this with its Python, and this folder's parent on PYTHONPATH), its tier takes its
-turn as well.
+for a device (or the machine below a virtual one) is quicker where it wrote lately. A round has to
+be long beside its start: a fast disk takes 60 ms for 256 MiB. Where vLLM 0.32 is importable (run
+this with its Python, and this folder's parent on PYTHONPATH), its tier takes its turn as well.
 
-    python benchmarks/disk.py [--dir DIR] [--mib 256] [--chunk-kib 128 1024] [--threads 1 4]
+    python benchmarks/disk.py [--dir DIR] [--mib 1024] [--chunk-kib 128 1024] [--threads 1 4]
         [--runs 5] [--fsync never|seal|put] [--buffered] [--reopen] [--policy]
 """
 
@@ -398,7 +398,7 @@ def lru(prompts: Sequence[Sequence[int]], most: int) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--dir", default=tempfile.gettempdir())
-    parser.add_argument("--mib", type=int, default=256)
+    parser.add_argument("--mib", type=int, default=1024)
     parser.add_argument("--chunk-kib", type=int, nargs="+", default=[128, 1024])
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 4])
     parser.add_argument("--runs", type=int, default=5)
