@@ -14,18 +14,18 @@ from typing import Any
 
 from kvengine.config.engine import Config
 from kvengine.errors import Path, Problem
+from kvengine.plan.tiers import OWN_SPEC
 from kvengine.units import format_bytes
 
 __all__ = ["probe_problems"]
 
 _TIERS: Path = ("kv_transfer", "kv_connector_extra_config", "secondary_tiers")
-_OWN_SPEC = "KVEngineOffloadingSpec"
 
 
 def probe_problems(config: Config) -> Iterator[Problem]:
     """Problems of the tiers on this machine, for the user who asks."""
     extra = getattr(config.kv_transfer, "kv_connector_extra_config", None)
-    own = getattr(extra, "spec_name", None) == _OWN_SPEC
+    own = getattr(extra, "spec_name", None) == OWN_SPEC
     for number, tier in enumerate(getattr(extra, "secondary_tiers", None) or ()):
         read = tier.get if isinstance(tier, Mapping) else _reader(tier)
         at = (*_TIERS, number)

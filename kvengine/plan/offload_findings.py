@@ -11,6 +11,7 @@ from kvengine.errors import Drop, Fix, Move, Path, PlanError, Problem, Put
 from kvengine.plan.findings import EXTRA, Seen, refusal
 from kvengine.plan.offload import why_copied
 from kvengine.plan.plan import Group, Offload
+from kvengine.plan.tiers import OWN_SPEC
 from kvengine.units import ceil_div, format_bytes
 
 __all__ = ["offload_findings"]
@@ -18,7 +19,6 @@ __all__ = ["offload_findings"]
 _BUDGET: Path = (*EXTRA, "cpu_bytes_to_use")
 _BLOCK_SIZE: Path = (*EXTRA, "block_size")
 _BLOCKS: Path = (*EXTRA, "blocks_per_chunk")
-_OWN_SPEC = "KVEngineOffloadingSpec"
 _VLLM_SPECS = ("CPUOffloadingSpec", "TieringOffloadingSpec")
 _SMALL_IO_BYTES = 256 << 10
 """Below this a read from a disk costs more than its bytes."""
@@ -68,7 +68,7 @@ def _slots(seen: Seen, offload: Offload, extra: Any) -> list[int] | None:
     spec = getattr(extra, "spec_name", None)
     if spec in _VLLM_SPECS:
         return [offload.vllm_bytes_per_chunk] * len(offload.chunk_bytes)
-    if spec == _OWN_SPEC:
+    if spec == OWN_SPEC:
         return [size * _ranks(seen) for size in offload.chunk_bytes]
     return None
 
@@ -176,12 +176,12 @@ def _waste(seen: Seen, offload: Offload, extra: Any) -> Iterator[Problem]:
         _BUDGET,
         f"is divided into slots of {format_bytes(offload.vllm_bytes_per_chunk)} for chunks of any"
         f" group, and chunks take {told}: {share:.1%} stay empty when all groups are stored",
-        f"{_OWN_SPEC} gives every group what it needs",
+        f"{OWN_SPEC} gives every group what it needs",
         "warning" if share >= _WASTE_WARNED else "info",
         Fix(
-            f"use {_OWN_SPEC}",
+            f"use {OWN_SPEC}",
             (
-                Put((*EXTRA, "spec_name"), _OWN_SPEC),
+                Put((*EXTRA, "spec_name"), OWN_SPEC),
                 Put((*EXTRA, "spec_module_path"), "kvengine.integrations.vllm"),
             ),
             safe=False,
@@ -233,7 +233,7 @@ def _disk(seen: Seen, offload: Offload, extra: Any) -> Iterator[Problem]:
         return
     ranks = _ranks(seen)
     sizes = [size * ranks for size in offload.chunk_bytes if size]
-    own = getattr(extra, "spec_name", None) == _OWN_SPEC
+    own = getattr(extra, "spec_name", None) == OWN_SPEC
     size = min(sizes, default=0) if own else offload.vllm_bytes_per_chunk
     if not 0 < size < _SMALL_IO_BYTES:
         return

@@ -12,8 +12,10 @@ from attrs import frozen
 from kvengine.plan.plan import Tier
 from kvengine.units import align_up, ceil_div
 
-__all__ = ["DISK_BLOCK_BYTES", "STORE_PART_BYTES", "Chunks", "part_bytes", "tiers_of"]
+__all__ = ["DISK_BLOCK_BYTES", "OWN_SPEC", "STORE_PART_BYTES", "Chunks", "part_bytes", "tiers_of"]
 
+OWN_SPEC = "KVEngineOffloadingSpec"
+"""The spec that these tiers belong to."""
 DISK_BLOCK_BYTES = 4096
 """A chunk takes whole blocks of a disk, as direct I/O wants them."""
 STORE_PART_BYTES = 1 << 20

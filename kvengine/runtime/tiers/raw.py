@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from kvengine.runtime.tiers.base import Tier, TierError
@@ -36,76 +37,88 @@ class Raw(ABC):
     def get(self, count: int, num_bytes: int) -> None:
         """Read the values that ``put`` wrote last."""
 
+    def clear(self) -> None:  # noqa: B027
+        """Remove the values, unless the next ``put`` writes over them. Not to be timed."""
+
     @abstractmethod
     def close(self) -> None:
         """Leave nothing behind."""
 
 
 class RawFile(Raw):
-    """One file: ``pwrite`` and ``pread`` of a value per call, as an ``fs`` tier would do them.
+    """One file: ``pwrite`` and ``preadv`` of a value per call, as an ``fs`` tier would do them.
 
-    Direct if the tier's own I/O has been direct so far, with its fsync policy. The file is made
-    once and then written over, for a tier has its room ready, too.
+    Direct if the tier's own I/O has been direct so far, with its fsync policy. Every ``put`` goes
+    behind the one before, as a tier's does until it is full: a device is quicker where it wrote
+    lately. The values come from memory of their own, which is kept.
     """
 
     def __init__(self, folder: Path, options: DiskOptions, tier: Tier) -> None:
         self._path = folder / "raw"
         self._options = options
         self._tier = tier
+        self._room = memoryview(b"")
+        self._start = self._end = 0
 
     def put(self, count: int, num_bytes: int) -> None:
-        """Write the file, or over it."""
+        """Write values behind those that are there."""
         each = align_up(num_bytes, BLOCK_BYTES)
+        self._make_room(count * each)
+        self._start, self._end = self._end, self._end + count * each
         fsync = self._options.fsync
 
-        def write(fd: int, number: int, piece: memoryview) -> None:
-            os.pwrite(fd, piece, number * each)
+        def write(fd: int, at: int) -> None:
+            os.pwrite(fd, self._room[at : at + each], self._start + at)
             if fsync == "put":
                 os.fdatasync(fd)
 
-        fd = self._open()
-        try:
-            if os.fstat(fd).st_size < count * each:
-                os.posix_fallocate(fd, 0, count * each)
-            self._all(fd, count, each, write, self._options.n_write_threads)
+        with self._open() as fd:
+            if os.fstat(fd).st_size < self._end:
+                os.posix_fallocate(fd, self._start, count * each)
+            self._all(partial(write, fd), count, each, self._options.n_write_threads)
             if fsync == "seal":
                 os.fdatasync(fd)
-        finally:
-            os.close(fd)
 
     def get(self, count: int, num_bytes: int) -> None:
-        """Read that file."""
+        """Read what was written last."""
         each = align_up(num_bytes, BLOCK_BYTES)
 
-        def read(fd: int, number: int, piece: memoryview) -> None:
-            os.preadv(fd, [piece], number * each)
+        def read(fd: int, at: int) -> None:
+            os.preadv(fd, [self._room[at : at + each]], self._start + at)
 
-        fd = self._open()
-        try:
-            self._all(fd, count, each, read, self._options.n_read_threads)
-        finally:
-            os.close(fd)
+        with self._open() as fd:
+            self._all(partial(read, fd), count, each, self._options.n_read_threads)
+
+    def clear(self) -> None:
+        """Have room ready for as much again, as a tier has."""
+        with self._open() as fd:
+            os.posix_fallocate(fd, self._end, self._end - self._start)
 
     def close(self) -> None:
         """Remove the file."""
         self._path.unlink(missing_ok=True)
 
-    def _open(self) -> int:
+    @contextmanager
+    def _open(self) -> Iterator[int]:
         direct = os.O_DIRECT if "direct" in self._tier.stats().io_bytes else 0
-        return os.open(self._path, os.O_RDWR | os.O_CREAT | direct, 0o600)
+        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | direct, 0o600)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+
+    def _make_room(self, num_bytes: int) -> None:
+        if len(self._room) < num_bytes:
+            self._room = aligned_buffer(num_bytes)
+            noise = os.urandom(BLOCK_BYTES)
+            for start in range(0, num_bytes, BLOCK_BYTES):
+                self._room[start : start + BLOCK_BYTES] = noise
 
     @staticmethod
-    def _all(
-        fd: int,
-        count: int,
-        num_bytes: int,
-        act: Callable[[int, int, memoryview], None],
-        threads: int,
-    ) -> None:
+    def _all(act: Callable[[int], None], count: int, each: int, threads: int) -> None:
         def work(first: int) -> None:
-            piece = aligned_buffer(num_bytes)
             for number in range(first, count, threads):
-                act(fd, number, piece)
+                act(number * each)
 
         _run(work, threads)
 
@@ -150,11 +163,16 @@ class RawStore(Raw):
 
         with _store_trouble():
             _run(work, self._threads)
+
+    def clear(self) -> None:
+        """Delete them."""
+        with _store_trouble():
             for name in self._names:
                 self._client.delete(name)
+        self._names = []
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections; what is left goes by itself."""
         self._client.close()
         self._sockets.close()
 

@@ -33,6 +33,22 @@ def test_a_file_is_written_as_the_tier_would(tmp_path, monkeypatch, fsync, syncs
     assert list(tmp_path.iterdir()) == []
 
 
+def test_values_go_behind_those_before_them(tmp_path):
+    """As in a tier that is not full; room for the next ones is made beforehand."""
+    raw = RawFile(tmp_path, DiskOptions(root_dir="x"), Some("buffered"))
+    sizes = []
+    for _ in range(2):
+        raw.put(3, 4096)
+        raw.get(3, 4096)
+        raw.clear()
+        sizes.append((tmp_path / "raw").stat().st_size)
+
+    assert sizes == [6 * 4096, 9 * 4096]
+    assert (tmp_path / "raw").read_bytes()[: 3 * 4096] == (tmp_path / "raw").read_bytes()[
+        12288:24576
+    ]
+
+
 def test_a_file_is_opened_as_the_tier_opened_its_own(tmp_path, monkeypatch):
     """Direct where the tier's I/O has been direct."""
     flags = []
