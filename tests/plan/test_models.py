@@ -142,6 +142,15 @@ def broken(draw):
     return config
 
 
+@pytest.mark.parametrize("value", [[], {}, 5, True])
+def test_a_state_dtype_that_is_no_text_is_refused_by_name(value):
+    """It decides bytes, so nothing is guessed."""
+    config = {**hf_config("qwen3-next-80b-a3b"), "mamba_ssm_dtype": value}
+    found = outcome(engine(model={"config": config, "max_model_len": 512}, vllm="0.32"))
+
+    assert "mamba_ssm_dtype must be a text" in found.message
+
+
 @settings(max_examples=150)
 @given(config=broken(), vllm=st.sampled_from(["0.24", "0.28", "0.33"]))
 def test_a_broken_config_is_planned_or_refused(config, vllm):

@@ -52,7 +52,7 @@ def _gated_delta(text: Text) -> State:
         value_size=text.integer("linear_value_head_dim"),
         kernel=text.integer("linear_conv_kernel_dim"),
         conv_dtype="auto",
-        state_dtype=text.get("mamba_ssm_dtype", default="auto"),
+        state_dtype=text.word("mamba_ssm_dtype", default="auto"),
     )
     return State(
         kind="gdn",

@@ -157,7 +157,7 @@ def nemotron_h(name: str, text: Text, prefix: str) -> Architecture:
     state = _mamba2(
         text, width, groups="n_groups", heads="mamba_num_heads", size="mamba_head_dim",
         state="ssm_state_size", kernel="conv_kernel",
-        dtype=text.get("mamba_ssm_cache_dtype", default="float32"),
+        dtype=text.word("mamba_ssm_cache_dtype", default="float32"),
     )  # fmt: skip
     size = text.integer("head_dim", "attention_head_dim", default=text.head_size)
     cache = Attention(

@@ -57,6 +57,13 @@ class Text:
         says = f"model.config.{name} must be a whole number up to {_MOST}, not {show(value)}"
         raise _unreadable("type", says)
 
+    def word(self, name: str, *, default: str) -> str:
+        """A text; a PlanError names the field when it is something else."""
+        value = self.get(name, default=default)
+        if isinstance(value, str):
+            return value
+        raise _unreadable("type", f"model.config.{name} must be a text, not {show(value)}")
+
     def count(self, *names: str, default: int | None = None) -> int:
         """A number of layers; a PlanError where it is beyond reason."""
         count = self.integer(*names, default=default)
