@@ -162,7 +162,7 @@ class OffloadEngine:
         with self._lock:
             self._begin(job)
             count = self._claims.room_for(job.sizes)
-            prepared = self.pool.prepare_store(keys[:count], job.spans)
+            prepared = self.pool.prepare_store(keys[:count], job.spans and job.spans[:count])
             if len(prepared.keys) == len(keys):
                 self._launch(job, range(count), prepared.places)
             else:

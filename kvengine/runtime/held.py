@@ -7,6 +7,7 @@ import enum
 from attrs import frozen
 
 from kvengine.runtime.places import Place
+from kvengine.runtime.policies import Evictable
 
 __all__ = ["Chunk", "Found", "PoolStats", "Prepared", "Span", "covers"]
 
@@ -26,23 +27,15 @@ Span = tuple[int, int]
 """Blocks of a chunk: the first one's number within the chunk, and how many."""
 
 
-class Chunk:
-    """One chunk in host memory.
+class Chunk(Evictable):
+    """One chunk in host memory, filled in by the pool. ``place`` is exactly its payload."""
 
-    The pool gives it ``place``, exactly its payload; ``mark`` is the policy's.
-    """
+    __slots__ = ("found", "pins", "place", "span")
 
-    __slots__ = ("found", "key", "mark", "num_bytes", "pins", "place", "span")
-
-    mark: int
-
-    def __init__(self, key: bytes, num_bytes: int, span: Span | None) -> None:
-        self.key = key
-        self.num_bytes = num_bytes
-        self.span = span
-        self.place: Place = ()
-        self.found = Found.PENDING
-        self.pins = 0
+    found: Found
+    pins: int
+    place: Place
+    span: Span | None
 
 
 @frozen

@@ -107,10 +107,12 @@ class Places:
     def give_many(self, places: Sequence[Place], chunk_bytes: int) -> None:
         """Take places back that were given to chunks of one size."""
         self.free_bytes += len(places) * self.units_of[chunk_bytes] * self.unit_bytes
-        self._whole[chunk_bytes] += [place for place in places if len(place) == 1]
-        for place in places:
-            if len(place) > 1:
-                self._dissolve(place)
+        whole = [place for place in places if len(place) == 1]
+        self._whole[chunk_bytes] += whole
+        if len(whole) < len(places):
+            for place in places:
+                if len(place) > 1:
+                    self._dissolve(place)
 
     def check(self) -> None:
         """Assert that the free units are counted right and that no two free runs touch."""

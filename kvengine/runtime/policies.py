@@ -2,7 +2,8 @@
 
 A policy knows only chunks that may leave. One in use is *held* and unknown to it until it is
 *released*, so a pinned chunk is never looked at, let alone evicted, and every call costs O(1) per
-chunk (S3-FIFO's ``victims`` amortised: each step back is paid for by a touch).
+chunk (S3-FIFO's ``victims`` amortised: each step back is paid for by a touch). The chunks
+themselves are the links of a policy's lists: no call but one for a chunk that left has to hash.
 """
 
 # ruff: noqa: D102 (what a method does is said once, at Policy)
@@ -10,19 +11,21 @@ chunk (S3-FIFO's ``victims`` amortised: each step back is paid for by a touch).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import OrderedDict
-from collections.abc import Iterable
-from typing import Protocol
+from collections.abc import Iterable, Sequence
 
 __all__ = ["POLICIES", "Arc", "Evictable", "Lru", "Policy", "S3Fifo", "make_policy"]
 
 
-class Evictable(Protocol):
-    """What a policy needs of a chunk; ``mark`` is the policy's own."""
+class Evictable:
+    """What a policy needs of a chunk; ``mark``, 0 at first, and the neighbours are its own."""
+
+    __slots__ = ("after", "before", "key", "mark", "num_bytes")
 
     key: bytes
     num_bytes: int
     mark: int
+    before: Evictable
+    after: Evictable
 
 
 class Policy(ABC):
@@ -32,14 +35,14 @@ class Policy(ABC):
         self.capacity_bytes = capacity_bytes
 
     def expect(self, chunks: Iterable[Evictable]) -> None:  # noqa: B027
-        """Chunks are about to be stored; called before victims are asked for."""
+        """New chunks are about to be stored; called before victims are asked for."""
 
     @abstractmethod
-    def admit(self, chunks: Iterable[Evictable]) -> None:
+    def admit(self, chunks: Sequence[Evictable]) -> None:
         """Expected chunks are stored and may leave from now on."""
 
     @abstractmethod
-    def touch(self, chunks: Iterable[Evictable]) -> None:
+    def touch(self, chunks: Sequence[Evictable]) -> None:
         """Chunks were used, one after the other; never called with one that is held."""
 
     @abstractmethod
@@ -47,8 +50,11 @@ class Policy(ABC):
         """Chunks are in use and must stay."""
 
     @abstractmethod
-    def release(self, chunks: Iterable[Evictable]) -> None:
-        """Held chunks may leave again; having been in use counts as a touch."""
+    def release(self, chunks: Sequence[Evictable]) -> None:
+        """Held chunks may leave again; having been in use counts as a touch.
+
+        So may victims that stay after all: then they never left.
+        """
 
     def forget(self, chunks: Iterable[Evictable]) -> None:
         """Chunks are gone for another reason; nothing is learnt from that."""
@@ -59,36 +65,92 @@ class Policy(ABC):
         """Who leaves now, no longer known afterwards; fewer than ``count`` when no more may."""
 
 
+class _Lane(Evictable):
+    """Chunks in order, linked to a ring that this closes, and the sum of their bytes."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.before = self.after = self
+        self.num_bytes = 0
+
+    def __bool__(self) -> bool:
+        return self.after is not self
+
+    def extend(self, chunks: Iterable[Evictable]) -> None:
+        """Chunks of no lane come in at the end."""
+        last: Evictable = self
+        last = self.before
+        num_bytes = 0
+        for chunk in chunks:
+            chunk.before = last
+            last.after = chunk
+            last = chunk
+            num_bytes += chunk.num_bytes
+        last.after = self
+        self.before = last
+        self.num_bytes += num_bytes
+
+    def remove(self, chunk: Evictable) -> None:
+        """A chunk of this lane goes."""
+        before, after = chunk.before, chunk.after
+        before.after = after
+        after.before = before
+        self.num_bytes -= chunk.num_bytes
+
+    def move_to_end(self, chunks: Iterable[Evictable]) -> None:
+        """Chunks become the last, one after the other; bytes are not counted anew."""
+        for chunk in chunks:
+            before, after = chunk.before, chunk.after
+            before.after = after
+            after.before = before
+            last = self.before
+            chunk.before = last
+            chunk.after = self
+            last.after = chunk
+            self.before = chunk
+
+    def leave(self, count: int, floor_bytes: float = 0) -> list[Evictable]:
+        """The first ``count`` go, as long as there are more than ``floor_bytes``."""
+        leaving: list[Evictable] = []
+        chunk, left_bytes = self.after, self.num_bytes
+        for _ in range(count):
+            if left_bytes <= floor_bytes:
+                break
+            left_bytes -= chunk.num_bytes
+            chunk.before = self  # two that left must not keep each other
+            leaving.append(chunk)
+            chunk = chunk.after
+        self.after = chunk
+        chunk.before = self
+        self.num_bytes = left_bytes
+        return leaving
+
+
 class Lru(Policy):
     """The least recently used one leaves."""
 
     def __init__(self, capacity_bytes: int) -> None:
         super().__init__(capacity_bytes)
-        self._order: OrderedDict[bytes, Evictable] = OrderedDict()
+        self._order = _Lane()
 
-    def admit(self, chunks: Iterable[Evictable]) -> None:
-        order = self._order
-        for chunk in chunks:
-            order[chunk.key] = chunk
+    def admit(self, chunks: Sequence[Evictable]) -> None:
+        self._order.extend(chunks)
 
-    def touch(self, chunks: Iterable[Evictable]) -> None:
-        move_to_end = self._order.move_to_end
-        for chunk in chunks:
-            move_to_end(chunk.key)
+    def touch(self, chunks: Sequence[Evictable]) -> None:
+        self._order.move_to_end(chunks)
 
     def hold(self, chunks: Iterable[Evictable]) -> None:
-        order = self._order
         for chunk in chunks:
-            del order[chunk.key]
+            self._order.remove(chunk)
 
     release = admit
 
     def victims(self, count: int) -> list[Evictable]:
-        leave = self._order.popitem
-        return [leave(last=False)[1] for _ in range(min(count, len(self._order)))]
+        return self._order.leave(count)
 
 
-_NEW, _ONCE, _OFTEN = 0, 1, 2
+_ONCE, _OFTEN = 0, 1
 
 
 class Arc(Policy):
@@ -101,90 +163,69 @@ class Arc(Policy):
     def __init__(self, capacity_bytes: int) -> None:
         super().__init__(capacity_bytes)
         self.once_target_bytes = 0.0
-        self._once = _Lane()
-        self._often = _Lane()
-        self._left_once = _Ghosts()
-        self._left_often = _Ghosts()
+        self._lanes = self._once, self._often = _Lane(), _Lane()
+        self._ghosts = _Ghosts(lanes=2)
 
     def expect(self, chunks: Iterable[Evictable]) -> None:
-        once, often = self._left_once, self._left_often
-        left_once, left_often = once.bytes_by_key, often.bytes_by_key
-        for chunk in chunks:
-            key = chunk.key
-            if key in left_once:
-                chunk.mark = _OFTEN
-                step = chunk.num_bytes * max(1.0, often.num_bytes / once.num_bytes)
-                self.once_target_bytes = min(self.capacity_bytes, self.once_target_bytes + step)
-                once.drop(key)
-            elif key in left_often:
-                chunk.mark = _OFTEN
-                step = chunk.num_bytes * max(1.0, once.num_bytes / often.num_bytes)
-                self.once_target_bytes = max(0.0, self.once_target_bytes - step)
-                often.drop(key)
-            else:
-                chunk.mark = _NEW
+        for chunk in self._ghosts.known(chunks):
+            self._learn(chunk)
 
-    def admit(self, chunks: Iterable[Evictable]) -> None:
-        once, often = self._once.chunks, self._often.chunks
-        once_bytes = often_bytes = 0
-        for chunk in chunks:
-            if chunk.mark == _OFTEN:
-                often[chunk.key] = chunk
-                often_bytes += chunk.num_bytes
-            else:
-                chunk.mark = _ONCE
-                once[chunk.key] = chunk
-                once_bytes += chunk.num_bytes
-        self._once.num_bytes += once_bytes
-        self._often.num_bytes += often_bytes
-        if once_bytes:
+    def _learn(self, chunk: Evictable) -> None:
+        """A chunk comes back that left lately: the list that it left was too short."""
+        once_bytes, often_bytes = [lane.num_bytes for lane in self._ghosts.lanes]
+        if self._ghosts.drop(chunk.key) == _ONCE:
+            step = chunk.num_bytes * max(1.0, often_bytes / once_bytes)
+            self.once_target_bytes = min(self.capacity_bytes, self.once_target_bytes + step)
+        else:
+            step = chunk.num_bytes * max(1.0, once_bytes / often_bytes)
+            self.once_target_bytes = max(0.0, self.once_target_bytes - step)
+        chunk.mark = _OFTEN
+
+    def admit(self, chunks: Sequence[Evictable]) -> None:
+        back = [chunk for chunk in chunks if chunk.mark]
+        if back:
+            self._often.extend(back)
+            chunks = [chunk for chunk in chunks if not chunk.mark]
+        if chunks:
+            self._once.extend(chunks)
             resident_once = self._once.num_bytes
-            self._left_once.shrink_to(self.capacity_bytes - resident_once)
-            others = resident_once + self._often.num_bytes + self._left_once.num_bytes
-            self._left_often.shrink_to(2 * self.capacity_bytes - others)
+            self._ghosts.shrink(_ONCE, self.capacity_bytes - resident_once)
+            others = resident_once + self._often.num_bytes + self._ghosts.lanes[_ONCE].num_bytes
+            self._ghosts.shrink(_OFTEN, 2 * self.capacity_bytes - others)
 
-    def touch(self, chunks: Iterable[Evictable]) -> None:
-        once, often = self._once.chunks, self._often.chunks
+    def touch(self, chunks: Sequence[Evictable]) -> None:
         moved_bytes = 0
         for chunk in chunks:
-            if chunk.mark == _OFTEN:
-                often.move_to_end(chunk.key)
-            else:
+            if not chunk.mark:
                 chunk.mark = _OFTEN
-                del once[chunk.key]
-                often[chunk.key] = chunk
                 moved_bytes += chunk.num_bytes
         self._once.num_bytes -= moved_bytes
         self._often.num_bytes += moved_bytes
+        self._often.move_to_end(chunks)
 
     def hold(self, chunks: Iterable[Evictable]) -> None:
-        once, often = self._once.chunks, self._often.chunks
-        once_bytes = often_bytes = 0
         for chunk in chunks:
-            if chunk.mark == _ONCE:
-                del once[chunk.key]
-                once_bytes += chunk.num_bytes
-            else:
-                del often[chunk.key]
-                often_bytes += chunk.num_bytes
-        self._once.num_bytes -= once_bytes
-        self._often.num_bytes -= often_bytes
+            self._lanes[chunk.mark].remove(chunk)
 
-    def release(self, chunks: Iterable[Evictable]) -> None:
-        often = self._often.chunks
-        num_bytes = 0
+    def release(self, chunks: Sequence[Evictable]) -> None:
         for chunk in chunks:
+            if chunk.mark & _GONE:
+                self._ghosts.drop(chunk.key)
             chunk.mark = _OFTEN
-            often[chunk.key] = chunk
-            num_bytes += chunk.num_bytes
-        self._often.num_bytes += num_bytes
+        self._often.extend(chunks)
 
     def victims(self, count: int) -> list[Evictable]:
-        once, often = self._once, self._often
-        target_bytes = self.once_target_bytes if often.chunks else 0
-        leaving = _leave(once, self._left_once, count, target_bytes)
-        leaving += _leave(often, self._left_often, count - len(leaving))
-        leaving += _leave(once, self._left_once, count - len(leaving))
+        target_bytes = self.once_target_bytes if self._often else 0
+        leaving = self._leave(_ONCE, count, target_bytes)
+        if len(leaving) < count:
+            leaving += self._leave(_OFTEN, count - len(leaving))
+        if len(leaving) < count:
+            leaving += self._leave(_ONCE, count - len(leaving))
+        return leaving
+
+    def _leave(self, mark: int, count: int, floor_bytes: float = 0) -> list[Evictable]:
+        leaving = self._lanes[mark].leave(count, floor_bytes)
+        self._ghosts.add(mark, leaving)
         return leaving
 
 
@@ -207,15 +248,15 @@ class S3Fifo(Policy):
         self._ghosts = _Ghosts()
 
     def expect(self, chunks: Iterable[Evictable]) -> None:
-        for chunk in chunks:
-            chunk.mark = _IN_MAIN if self._ghosts.drop(chunk.key) else 0
+        for chunk in self._ghosts.known(chunks):
+            self._ghosts.drop(chunk.key)
+            chunk.mark = _IN_MAIN
 
-    def admit(self, chunks: Iterable[Evictable]) -> None:
-        small, main = self._small, self._main
-        for chunk in chunks:
-            (main if chunk.mark & _IN_MAIN else small).add(chunk)
+    def admit(self, chunks: Sequence[Evictable]) -> None:
+        self._small.extend([chunk for chunk in chunks if not chunk.mark & _IN_MAIN])
+        self._main.extend([chunk for chunk in chunks if chunk.mark & _IN_MAIN])
 
-    def touch(self, chunks: Iterable[Evictable]) -> None:
+    def touch(self, chunks: Sequence[Evictable]) -> None:
         for chunk in chunks:
             if chunk.mark & _USES < _USES:
                 chunk.mark += 1
@@ -225,8 +266,10 @@ class S3Fifo(Policy):
         for chunk in chunks:
             (main if chunk.mark & _IN_MAIN else small).remove(chunk)
 
-    def release(self, chunks: Iterable[Evictable]) -> None:
-        chunks = tuple(chunks)
+    def release(self, chunks: Sequence[Evictable]) -> None:
+        for chunk in chunks:
+            if chunk.mark & _GONE:
+                chunk.mark = self._ghosts.drop(chunk.key)
         self.touch(chunks)
         self.admit(chunks)
 
@@ -238,85 +281,62 @@ class S3Fifo(Policy):
 
     def _victim(self) -> Evictable | None:
         small, main = self._small, self._main
-        while small.chunks or main.chunks:
-            from_small = small.num_bytes * _SMALL_SHARE > self.capacity_bytes or not main.chunks
-            chunk = (small if from_small else main).pop()
+        while small or main:
+            from_small = small.num_bytes * _SMALL_SHARE > self.capacity_bytes or not main
+            leaving = (small if from_small else main).leave(1)
+            chunk = leaving[0]
             uses = chunk.mark & _USES
             if from_small:
                 if uses > 1:
                     chunk.mark = _IN_MAIN
-                    main.add(chunk)
+                    main.extend(leaving)
                     continue
-                self._ghosts.add(chunk)
-                self._ghosts.shrink_to(self.capacity_bytes)
+                self._ghosts.add(0, leaving)
+                self._ghosts.shrink(0, self.capacity_bytes)
                 return chunk
             if not uses:
                 return chunk
             chunk.mark -= 1
-            main.add(chunk)
+            main.extend(leaving)
         return None
 
 
-class _Lane:
-    """Chunks in order, and their bytes."""
-
-    __slots__ = ("chunks", "num_bytes")
-
-    def __init__(self) -> None:
-        self.chunks: OrderedDict[bytes, Evictable] = OrderedDict()
-        self.num_bytes = 0
-
-    def add(self, chunk: Evictable) -> None:
-        self.chunks[chunk.key] = chunk
-        self.num_bytes += chunk.num_bytes
-
-    def remove(self, chunk: Evictable) -> None:
-        del self.chunks[chunk.key]
-        self.num_bytes -= chunk.num_bytes
-
-    def pop(self) -> Evictable:
-        chunk = self.chunks.popitem(last=False)[1]
-        self.num_bytes -= chunk.num_bytes
-        return chunk
+_GONE = 8
 
 
 class _Ghosts:
-    """Keys of chunks that left, and the bytes they had; the oldest are forgotten first."""
+    """Chunks that left, found by key, in one order or several; the oldest are forgotten first."""
 
-    __slots__ = ("bytes_by_key", "num_bytes")
+    __slots__ = ("_chunks", "lanes")
 
-    def __init__(self) -> None:
-        self.bytes_by_key: OrderedDict[bytes, int] = OrderedDict()
-        self.num_bytes = 0
+    def __init__(self, lanes: int = 1) -> None:
+        self.lanes = tuple(_Lane() for _ in range(lanes))
+        self._chunks: dict[bytes, Evictable] = {}
 
-    def add(self, chunk: Evictable) -> None:
-        self.bytes_by_key[chunk.key] = chunk.num_bytes
-        self.num_bytes += chunk.num_bytes
+    def known(self, chunks: Iterable[Evictable]) -> list[Evictable]:
+        """Those of these chunks whose keys left before."""
+        known = self._chunks
+        return [chunk for chunk in chunks if chunk.key in known] if known else []
 
-    def drop(self, key: bytes) -> bool:
-        num_bytes = self.bytes_by_key.pop(key, None)
-        if num_bytes is None:
-            return False
-        self.num_bytes -= num_bytes
-        return True
+    def add(self, lane: int, chunks: Sequence[Evictable]) -> None:
+        """Chunks left, from the lane of this number."""
+        for chunk in chunks:
+            chunk.mark = _GONE | lane
+            self._chunks[chunk.key] = chunk
+        self.lanes[lane].extend(chunks)
 
-    def shrink_to(self, num_bytes: int) -> None:
-        while self.num_bytes > num_bytes and self.bytes_by_key:
-            self.num_bytes -= self.bytes_by_key.popitem(last=False)[1]
+    def drop(self, key: bytes) -> int:
+        """Forget one that is known; the lane in which it was."""
+        chunk = self._chunks.pop(key)
+        chunk.mark ^= _GONE
+        self.lanes[chunk.mark].remove(chunk)
+        return chunk.mark
 
-
-def _leave(lane: _Lane, gone: _Ghosts, count: int, floor_bytes: float = 0) -> list[Evictable]:
-    """The oldest of a lane, as long as it has more than ``floor_bytes``; they are remembered."""
-    leaving: list[Evictable] = []
-    pop, ghosts, left_bytes = lane.chunks.popitem, gone.bytes_by_key, lane.num_bytes
-    while left_bytes > floor_bytes and len(leaving) < count:
-        key, chunk = pop(last=False)
-        ghosts[key] = size = chunk.num_bytes
-        left_bytes -= size
-        leaving.append(chunk)
-    gone.num_bytes += lane.num_bytes - left_bytes
-    lane.num_bytes = left_bytes
-    return leaving
+    def shrink(self, lane: int, num_bytes: int) -> None:
+        """Forget the oldest of a lane until no more than ``num_bytes`` are known."""
+        for chunk in self.lanes[lane].leave(len(self._chunks), max(0, num_bytes)):
+            del self._chunks[chunk.key]
+            chunk.mark = 0
 
 
 POLICIES: dict[str, type[Policy]] = {"arc": Arc, "lru": Lru, "s3fifo": S3Fifo}

@@ -23,6 +23,8 @@ from kvengine.runtime.policies import make_policy
 __all__ = ["Chunk", "Found", "HostPool", "PoolStats", "Prepared", "Span", "agree"]
 
 _MISS, _HIT, _PENDING = Found.MISS, Found.HIT, Found.PENDING
+_BySize = Sequence[tuple[int, Sequence[Chunk]]]
+"""The sizes there are among some chunks, and those of each size."""
 
 
 class HostPool:
@@ -144,22 +146,27 @@ class HostPool:
         refused: list[bytes] = []
         made: list[Chunk] = []
         admits = None if admit_all or self._admission.open else self._admission.admits
-        for index, (key, (_, size)) in enumerate(zip(keys, shapes, strict=True)):
+        for key, (_, size), span in zip(keys, shapes, spans or [None] * len(keys), strict=True):
             if (known := chunks.get(key)) is not None:
                 (refused if known.found is _MISS else present).append(key)
             elif admits is not None and not admits(key):
                 self._not_admitted += 1
                 refused.append(key)
             else:
-                chunks[key] = chunk = Chunk(key, size, None if spans is None else spans[index])
+                chunks[key] = chunk = Chunk()  # filled in here: a constructor takes twice as long
+                chunk.key, chunk.num_bytes, chunk.span = key, size, span
+                chunk.found, chunk.place = _PENDING, ()
+                chunk.pins = chunk.mark = 0
                 made.append(chunk)
         self._policy.expect(made)
-        evicted = self._make_room(made, present)
-        no_room = self._place(made)
+        by_size = _by_size(made)
+        evicted = self._make_room(by_size, present)
+        no_room = self._place(made, by_size)
         if no_room:
             refused += [chunk.key for chunk in no_room]
             made = [chunk for chunk in made if chunk.place]
-        self._pending_bytes += sum([chunk.num_bytes for chunk in made])
+            by_size = _by_size(made)
+        self._pending_bytes += _sum_of(by_size)
         return Prepared(
             keys=[chunk.key for chunk in made],
             places=[chunk.place for chunk in made],
@@ -177,18 +184,20 @@ class HostPool:
         """
         chunks = self._chunks
         ended = [chunks[key] for key in reversed(keys)]
-        self._pending_bytes -= sum([chunk.num_bytes for chunk in ended])
+        ended_bytes = sum([chunk.num_bytes for chunk in ended])
+        self._pending_bytes -= ended_bytes
         stored = [chunk for chunk in ended if chunk.found is _PENDING] if success else []
         for chunk in stored:
             chunk.found = _HIT
-        self._resident_bytes += sum([chunk.num_bytes for chunk in stored])
+        whole = len(stored) == len(ended)
+        self._resident_bytes += ended_bytes if whole else _sum_of(_by_size(stored))
         self._resident_chunks += len(stored)
         if pin:
             self._pin(ended)
         else:
             self._policy.admit(stored)
-            if len(stored) < len(ended):
-                self._give_back([chunk for chunk in ended if chunk.found is not _HIT])
+            if not whole:
+                self._give_back(_by_size([chunk for chunk in ended if chunk.found is not _HIT]))
         if success:
             self._stores += len(keys)
         else:
@@ -227,7 +236,7 @@ class HostPool:
         """Take one pin off each chunk."""
         free = self._unpin(reversed(keys))
         self._policy.release([chunk for chunk in free if chunk.found is _HIT])
-        self._give_back([chunk for chunk in free if chunk.found is not _HIT])
+        self._give_back(_by_size([chunk for chunk in free if chunk.found is not _HIT]))
 
     def yield_places(self, low_share: int, most: int) -> list[tuple[bytes, Place]]:
         """When less than one part in ``low_share`` is free: who would leave next, pinned.
@@ -250,7 +259,7 @@ class HostPool:
         """Chunks that ``yield_places`` named may go, unless a load reads them meanwhile."""
         free = self._unpin(keys)
         self._evict([chunk for chunk in free if chunk.found is _HIT])
-        self._give_back([chunk for chunk in free if chunk.found is not _HIT])
+        self._give_back(_by_size([chunk for chunk in free if chunk.found is not _HIT]))
 
     def discard(self, keys: Iterable[bytes]) -> None:
         """Forget chunks: they are misses from now on, whoever still writes or reads them."""
@@ -304,14 +313,14 @@ class HostPool:
             if not covers(chunk, None if spans is None else spans[index]):
                 self._drop(chunk)
 
-    def _make_room(self, chunks: Sequence[Chunk], keep: Sequence[bytes]) -> list[bytes]:
+    def _make_room(self, wanted: _BySize, keep: Sequence[bytes]) -> list[bytes]:
         """Evict others than ``keep`` until these chunks fit, or no more may leave; who left."""
-        need_bytes = self._occupied_by(chunks)
+        need_bytes = self._occupied_by(wanted)
         if need_bytes <= self.places.free_bytes:
             return []
         largest = max(self._occupied.values())
         if largest > self.places.capacity_bytes:
-            need_bytes = self._occupied_by([chunk for chunk in chunks if self._may_fit(chunk)])
+            need_bytes = self._occupied_by([one for one in wanted if self._may_fit(one[0])])
         known = [self._chunks[key] for key in dict.fromkeys(keep)]
         kept = [chunk for chunk in known if chunk.found is _HIT and not chunk.pins]
         self._policy.hold(kept)
@@ -326,10 +335,9 @@ class HostPool:
         self._policy.release(kept)
         return evicted
 
-    def _place(self, chunks: Sequence[Chunk]) -> list[Chunk]:
+    def _place(self, chunks: Sequence[Chunk], by_size: _BySize) -> list[Chunk]:
         """Give new chunks their places; those that found none are forgotten."""
-        by_size = _by_size(chunks)
-        if len(by_size) == 1 or self._occupied_by(chunks) <= self.places.free_bytes:
+        if len(by_size) == 1 or self._occupied_by(by_size) <= self.places.free_bytes:
             for size, mine in by_size:
                 places = self.places.take_many(len(mine), size)
                 for chunk, place in zip(mine, places, strict=False):
@@ -343,12 +351,11 @@ class HostPool:
         self._no_room += len(without)
         return without
 
-    def _occupied_by(self, chunks: Sequence[Chunk]) -> int:
-        occupied = self._occupied
-        return sum([occupied[chunk.num_bytes] for chunk in chunks])
+    def _occupied_by(self, by_size: _BySize) -> int:
+        return sum([self._occupied[size] * len(chunks) for size, chunks in by_size])
 
-    def _may_fit(self, chunk: Chunk) -> bool:
-        return self._occupied[chunk.num_bytes] <= self.places.capacity_bytes
+    def _may_fit(self, num_bytes: int) -> bool:
+        return self._occupied[num_bytes] <= self.places.capacity_bytes
 
     def _victims(self, count: int) -> list[Chunk]:
         return cast(list[Chunk], self._policy.victims(count))
@@ -356,12 +363,10 @@ class HostPool:
     def _evict(self, chunks: Sequence[Chunk]) -> None:
         """Resident chunks leave that the policy knows no longer."""
         self._evictions += len(chunks)
-        self._count_out(chunks)
-        self._give_back(chunks)
-
-    def _count_out(self, chunks: Sequence[Chunk]) -> None:
-        self._resident_bytes -= sum([chunk.num_bytes for chunk in chunks])
+        by_size = _by_size(chunks)
+        self._resident_bytes -= _sum_of(by_size)
         self._resident_chunks -= len(chunks)
+        self._give_back(by_size)
 
     def _pin(self, chunks: Sequence[Chunk]) -> None:
         """Chunks that the policy does not know stay, for their first reader."""
@@ -385,25 +390,30 @@ class HostPool:
 
     def _drop(self, chunk: Chunk) -> None:
         if chunk.found is _HIT:
-            self._count_out([chunk])
+            self._resident_bytes -= chunk.num_bytes
+            self._resident_chunks -= 1
             if not chunk.pins:
                 self._policy.forget([chunk])
-                self._give_back([chunk])
+                self._give_back(_by_size([chunk]))
         chunk.found = _MISS
 
-    def _give_back(self, chunks: Sequence[Chunk]) -> None:
+    def _give_back(self, by_size: _BySize) -> None:
         """Forget chunks that nobody writes or reads, and take their places back."""
-        for chunk in chunks:
-            del self._chunks[chunk.key]
-        for size, mine in _by_size(chunks):
-            self.places.give_many([chunk.place for chunk in mine], size)
+        for size, chunks in by_size:
+            for chunk in chunks:
+                del self._chunks[chunk.key]
+            self.places.give_many([chunk.place for chunk in chunks], size)
 
 
-def _by_size(chunks: Sequence[Chunk]) -> list[tuple[int, Sequence[Chunk]]]:
+def _by_size(chunks: Sequence[Chunk]) -> _BySize:
     sizes = {chunk.num_bytes for chunk in chunks}
     if len(sizes) == 1:
         return [(chunks[0].num_bytes, chunks)]
     return [(size, [chunk for chunk in chunks if chunk.num_bytes == size]) for size in sizes]
+
+
+def _sum_of(by_size: _BySize) -> int:
+    return sum([size * len(chunks) for size, chunks in by_size])
 
 
 def agree(budgets_bytes: Iterable[int]) -> int:

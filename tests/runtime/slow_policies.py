@@ -72,6 +72,8 @@ class SlowArc:
             some[:] = [(k, n) for k, n in some if k != key]
 
     def release(self, key, size):
+        for ghosts in (self.b1, self.b2):
+            ghosts[:] = [(k, n) for k, n in ghosts if k != key]
         self.t2.append((key, size))
 
     def victim(self):
@@ -107,6 +109,7 @@ class SlowS3Fifo:
             some[:] = [(k, n) for k, n in some if k != key]
 
     def release(self, key, size):
+        self.ghosts = [(k, n) for k, n in self.ghosts if k != key]
         self.touch(key)
         self.admit(key, size)
 
@@ -119,6 +122,7 @@ class SlowS3Fifo:
                     self.home[key] = self.main
                     self.main.append((key, size))
                     continue
+                self.uses[key] = 0
                 self.ghosts.append((key, size))
                 while sum(n for _, n in self.ghosts) > self.c:
                     self.ghosts.pop(0)

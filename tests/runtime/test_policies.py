@@ -1,15 +1,18 @@
+import gc
+import weakref
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from kvengine.runtime.policies import POLICIES, make_policy
+from kvengine.runtime.policies import POLICIES, Evictable, make_policy
 from tests.runtime.slow_policies import SLOW
 
 CAPACITY = 40
 
 
-class Thing:
+class Thing(Evictable):
     def __init__(self, key, num_bytes):
         self.key, self.num_bytes, self.mark = key, num_bytes, 0
 
@@ -80,9 +83,21 @@ class AgainstTheSlowModel(RuleBasedStateMachine):
         key = next((victim.key for victim in self.policy.victims(1)), None)
         assert key == self.model.victim()
         assert (key is None) == (not self.free), "a victim exactly when something may leave"
-        if key is not None:
-            del self.free[key]  # a held one would raise
-        return key is not None
+        if key is None:
+            return False
+        self.victim = self.free.pop(key)  # a held one would raise
+        return True
+
+    @rule()
+    def think_better_of_it(self):
+        """A victim stays after all, or is in use until later."""
+        if self.has_evicted():
+            self.held[self.victim.key] = self.victim
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.held)
+    def lose(self, data):
+        del self.held[data.draw(st.sampled_from(sorted(self.held)))]
 
 
 AgainstTheSlowModel.TestCase.settings = settings(max_examples=60, stateful_step_count=60)
@@ -113,6 +128,53 @@ def test_a_scan_does_not_push_out_what_is_used_often(name):
         left[each] = sum(thing.key not in gone for thing in used)
 
     assert left == {name: 50, "lru": 0}
+
+
+@pytest.mark.parametrize("name", sorted(POLICIES))
+def test_a_victim_that_stays_after_all_did_not_leave(name):
+    """One that another tier was to take, and a load then used: it leaves once more, and once."""
+    policy = make_policy(name, 8)
+    things = fill(policy, range(8))
+    back = policy.victims(3)[1]
+    policy.release([back])
+    fill(policy, range(20, 24))
+
+    leaving = policy.victims(99)
+
+    assert back in leaving
+    assert len(leaving) == len(set(leaving)) == 8 - 3 + 1 + 4
+    assert policy.victims(1) == []
+    assert set(things) - set(leaving) == set(things[:3]) - {back}
+
+
+@pytest.mark.parametrize("name", sorted(POLICIES))
+def test_a_victim_may_stay_long_after_it_was_forgotten(name):
+    """Nothing is remembered of it by then."""
+    policy = make_policy(name, 8)
+    fill(policy, range(8))
+    back = policy.victims(1)[0]
+    for number in range(20, 60):
+        policy.victims(1)
+        fill(policy, [number])
+
+    policy.release([back])
+
+    assert back in policy.victims(99)
+
+
+@pytest.mark.parametrize("name", sorted(POLICIES))
+def test_chunks_that_left_are_freed_at_once(name):
+    """No cycle of neighbours waits for the garbage collector, and only keys are remembered long."""
+    policy = make_policy(name, 100)
+    alive = [weakref.ref(thing) for thing in fill(policy, range(100))]
+    gc.disable()
+    try:
+        for number in range(1000, 2000, 10):
+            policy.victims(10)
+            fill(policy, range(number, number + 10))
+        assert not any(ref() for ref in alive)
+    finally:
+        gc.enable()
 
 
 def test_an_unknown_policy_is_refused():
