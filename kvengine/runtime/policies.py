@@ -79,8 +79,7 @@ class _Lane(Evictable):
 
     def extend(self, chunks: Iterable[Evictable]) -> None:
         """Chunks of no lane come in at the end."""
-        last: Evictable = self
-        last = self.before
+        last: Evictable = self.before
         num_bytes = 0
         for chunk in chunks:
             chunk.before = last
