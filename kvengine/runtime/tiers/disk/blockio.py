@@ -61,6 +61,7 @@ class _Vector:
     """What one system call moves: blocks in place, and blocks that stand in for a piece's part."""
 
     views: list[memoryview] = field(factory=list)
+    in_place_bytes: int = 0
     bounced: list[tuple[memoryview, memoryview]] = field(factory=list)
     bounced_bytes: int = 0
 
@@ -79,14 +80,16 @@ class _Vector:
 class BlockIO:
     """Vectored I/O of pieces that each begin at a block of a file. Thread-safe.
 
-    ``read`` and ``write`` raise ``OSError``; ``EIO`` also stands for a file that ends early.
+    ``read`` and ``write`` raise ``OSError``; ``EIO`` also stands for a file that ends early. A
+    system call moves up to ``call_bytes`` in place.
     """
 
-    def __init__(self, files: Files, mode: DirectMode) -> None:
+    def __init__(self, files: Files, mode: DirectMode, call_bytes: int = 8 << 20) -> None:
         self.mode = mode
         self.bytes_by_way: Counter[str] = Counter()
         self.calls_by_size: Counter[int] = Counter()
         self._files = files
+        self._call_bytes = call_bytes
         self._lock = threading.Lock()
         self._own = threading.local()
 
@@ -138,12 +141,16 @@ class BlockIO:
         vector = _Vector()
         for piece in pieces:
             body_bytes = in_place_bytes(piece, alignment)
-            if body_bytes:
-                if len(vector.views) >= _MAX_VECTOR:
+            body, rest = piece[:body_bytes], piece[body_bytes:]
+            while len(body):
+                room = self._call_bytes - vector.in_place_bytes
+                if not room or len(vector.views) >= _MAX_VECTOR:
                     yield vector
                     vector = _Vector()
-                vector.views.append(piece[:body_bytes])
-            rest = piece[body_bytes:]
+                    room = self._call_bytes
+                part, body = body[:room], body[room:]
+                vector.views.append(part)
+                vector.in_place_bytes += len(part)
             while len(rest):
                 room = _BOUNCE_BYTES - vector.bounced_bytes
                 if not room or len(vector.views) >= _MAX_VECTOR:

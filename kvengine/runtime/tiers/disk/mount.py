@@ -32,6 +32,8 @@ from kvengine.units import format_bytes
 __all__ = ["Mount"]
 
 _log = logging.getLogger(__name__)
+_FLYING_BYTES = 4 << 20  # with more than that under way a disk is not faster, often slower
+_LEAST_CALL_BYTES = 1 << 20
 _OPEN_LOCK_S = 30.0
 _TICK_LOCK_S = 1.0
 
@@ -118,8 +120,9 @@ class Mount:
         segment_bytes = segment_bytes_for(options, max_bytes, identity.chunk_bytes)
         mode = _mode(files, lane, options)
         descriptors = Descriptors(files, mode)
+        threads = max(options.n_read_threads, options.n_write_threads)
         self.device = Device(
-            BlockIO(files, mode),
+            BlockIO(files, mode, max(_LEAST_CALL_BYTES, _FLYING_BYTES // threads)),
             descriptors,
             reads=options.n_read_threads + options.n_write_threads,  # idle storers load as well
         )
