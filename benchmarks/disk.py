@@ -112,6 +112,17 @@ def shared(count: int, threads: int, act: Callable[[int], object]) -> None:
         other.join()
 
 
+def run(move: Callable[..., Batch], jobs: Sequence[Any]) -> None:
+    """Jobs one after the other, then wait for the last of them first.
+
+    An engine is told by callbacks, and does not wake up for each job as one would that waits.
+    """
+    batches = [move(job) for job in jobs]
+    for batch in reversed(batches):
+        assert batch.wait(120)
+        assert set(batch.outcomes) == {Outcome.DONE}, batch.outcomes
+
+
 def make_cold(paths: Sequence[Path]) -> None:
     """Have nothing of these files in the page cache."""
     for path in paths:
@@ -168,12 +179,6 @@ def ours(place: Path, slots: Slots, threads: int, fsync: str, direct: bool, time
         n_write_threads=threads,
         queue_bytes=2 * total,
     )
-
-    def run(move: Callable[..., Batch], jobs: Sequence[Any]) -> None:
-        batches = [move(job) for job in jobs]
-        for batch in batches:
-            assert batch.wait(120)
-            assert set(batch.outcomes) == {Outcome.DONE}, batch.outcomes
 
     with DiskTier(options, identity(len(slots.chunks[0]))) as tier:
         times["write fresh"].append(timed(lambda: run(tier.put, slots.jobs())))
@@ -287,8 +292,8 @@ def measure(
     ]
     if with_vllm:
         turns.append(lambda: vllm(place, slots, threads, direct, times))
-    for run in range(arguments.runs + 1):
-        for turn in turns if run % 2 else turns[::-1]:
+    for number in range(arguments.runs + 1):
+        for turn in turns if number % 2 else turns[::-1]:
             turn()
     return {name: some[1:] for name, some in times.items()}
 

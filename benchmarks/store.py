@@ -21,7 +21,7 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -29,8 +29,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from benchmarks.disk import MIB, Slots, Times, identity, shared, timed
-from kvengine.runtime.tiers.base import Batch, Outcome
+from benchmarks.disk import MIB, Slots, Times, identity, run, shared, timed
 from kvengine.runtime.tiers.valkey.options import ValkeyOptions
 from kvengine.runtime.tiers.valkey.tier import ValkeyTier
 
@@ -89,12 +88,6 @@ def ours(url: str, slots: Slots, threads: int, job_chunks: int, times: Times) ->
         queue_bytes=2 * len(slots.room),
     )
 
-    def run(move: Callable[..., Batch], jobs: Sequence[Any]) -> None:
-        batches = [move(job) for job in jobs]
-        for batch in batches:
-            assert batch.wait(120)
-            assert set(batch.outcomes) == {Outcome.DONE}, batch.outcomes
-
     with ValkeyTier(options, identity(len(slots.chunks[0]))) as tier:
         tier.resolve(slots.keys, 10)  # as an engine that looks a prompt up before it computes
         times["put"].append(timed(lambda: run(tier.put, jobs)))
@@ -123,8 +116,8 @@ def main() -> None:
                         partial(raw, url, slots, threads, times),
                         partial(ours, url, slots, threads, job_chunks, times),
                     ]
-                    for run in range(arguments.runs + 1):
-                        for turn in turns if run % 2 else turns[::-1]:
+                    for number in range(arguments.runs + 1):
+                        for turn in turns if number % 2 else turns[::-1]:
                             turn()
                     report(arguments.mib, [f"{kib} KiB", str(threads), str(job_chunks)], times)
 
