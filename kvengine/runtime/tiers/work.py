@@ -11,7 +11,7 @@ from functools import partial
 
 from attrs import frozen
 
-from kvengine.runtime.tiers.base import Batch, Outcome
+from kvengine.runtime.tiers.base import Batch, Item, Outcome
 
 __all__ = ["Deadlines", "Part", "Workers"]
 
@@ -23,15 +23,17 @@ _SWEEP_S = 0.05
 class Part:
     """Some chunks of a batch that one thread handles in one go.
 
-    ``run`` is called with the buffers held (``Batch.hold``) and settles every index. ``ahead`` may
-    be called before, with the buffers held, while the part waits for a thread: it is for what
-    takes the processor and not the device.
+    ``run`` is called with this part, and perhaps others whose ``run`` is equal, their buffers held
+    (``Batch.hold``); it settles every index of each. ``ahead`` may be called before, with the
+    buffers held, while the part waits for a thread: it is for what takes the processor and not the
+    device. ``items`` are the part's chunks, where ``run`` wants to know.
     """
 
     batch: Batch
     indices: Sequence[int]
     num_bytes: int
-    run: Callable[[], None]
+    run: Callable[[Sequence[Part]], None]
+    items: Sequence[Item] = ()
     ahead: Callable[[], None] | None = None
 
 
@@ -39,12 +41,16 @@ class Workers:
     """Threads for the parts of batches, in order of arrival, loads first.
 
     Loaders only load. Storers store, and load as long as loads are queued; while all of them are
-    busy, one thread more does what can be done ahead. Each queue takes up to ``queue_bytes`` (a
-    single larger part is taken by an empty queue).
+    busy, one thread more does what can be done ahead, and stores that wait are handled together, up
+    to ``together_bytes``. Each queue takes up to ``queue_bytes`` (a single larger part is taken by
+    an empty queue).
     """
 
-    def __init__(self, name: str, *, loaders: int, storers: int, queue_bytes: int) -> None:
+    def __init__(
+        self, name: str, *, loaders: int, storers: int, queue_bytes: int, together_bytes: int = 0
+    ) -> None:
         self._queue_bytes = queue_bytes
+        self._together_bytes = together_bytes
         self._loads: deque[Part] = deque()
         self._stores: deque[Part] = deque()
         self._ready: deque[Part] = deque()
@@ -141,16 +147,17 @@ class Workers:
     def _idle(self) -> bool:
         return not (self._loads or self._ready or self._stores or self._running)
 
-    def _take(self, stores: bool) -> Part | None:
+    def _take(self, stores: bool) -> list[Part]:
+        """What is next: one part, or several stores that go together; nothing at the end."""
         ready = self._for_storers if stores else self._for_loaders
         with self._lock:
             while not self._closing:
                 if self._loads:
-                    part = self._loads.popleft()
-                    self._load_bytes -= part.num_bytes
+                    parts = [self._loads.popleft()]
+                    self._load_bytes -= parts[0].num_bytes
                 elif stores and (self._ready or self._stores):
-                    part = (self._ready or self._stores).popleft()
-                    self._store_bytes -= part.num_bytes
+                    parts = self._take_stores()
+                    self._store_bytes -= sum(part.num_bytes for part in parts)
                     self._for_ahead.notify()
                 else:
                     self._free_storers += stores
@@ -158,15 +165,27 @@ class Workers:
                     self._free_storers -= stores
                     continue
                 self._running += 1
-                return part
-            return None
+                return parts
+            return []
+
+    def _take_stores(self) -> list[Part]:
+        if self._ready:
+            return [self._ready.popleft()]
+        parts = [self._stores.popleft()]
+        left_bytes = self._together_bytes - parts[0].num_bytes
+        while len(self._stores) >= self._storers and self._stores[0].run == parts[0].run:
+            left_bytes -= self._stores[0].num_bytes
+            if left_bytes < 0:
+                break
+            parts.append(self._stores.popleft())
+        return parts
 
     def _work(self, stores: bool) -> None:
-        while (part := self._take(stores)) is not None:
+        while parts := self._take(stores):
             try:
-                _run(part)
+                _run(parts)
             finally:
-                del part
+                del parts
                 with self._lock:
                     self._end_one()
 
@@ -262,13 +281,15 @@ def _run_ahead(part: Part) -> None:
         part.batch.drop()
 
 
-def _run(part: Part) -> None:
-    if not part.batch.hold():
+def _run(parts: Sequence[Part]) -> None:
+    parts = [part for part in parts if part.batch.hold()]
+    if not parts:
         return
     try:
-        part.run()
+        parts[0].run(parts)
     except Exception:
         _log.exception("a tier's worker met an error that nobody expected; its chunks are misses")
     finally:
-        part.batch.settle_many(part.indices, Outcome.FAILED)  # the first word counts
-        part.batch.drop()
+        for part in parts:
+            part.batch.settle_many(part.indices, Outcome.FAILED)  # the first word counts
+            part.batch.drop()

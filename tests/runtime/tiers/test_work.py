@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 
 from kvengine.runtime.tiers.base import Batch, Outcome
 from kvengine.runtime.tiers.work import Part, Workers
@@ -21,7 +22,7 @@ class Stage:
         batch = Batch([name.encode()], timeout_s)
         self.workers.watch(batch)
 
-        def run() -> None:
+        def run(parts: Sequence[Part]) -> None:
             self.begun.set()
             self.go.wait(10)
             self.order.append(name)
@@ -30,8 +31,16 @@ class Stage:
         return Part(batch, [0], num_bytes, run)
 
 
-def make(queue_bytes: int = 100, loaders: int = 0) -> Stage:
-    return Stage(Workers("test", loaders=loaders, storers=1, queue_bytes=queue_bytes))
+def make(queue_bytes: int = 100, loaders: int = 0, together_bytes: int = 0) -> Stage:
+    return Stage(
+        Workers(
+            "test",
+            loaders=loaders,
+            storers=1,
+            queue_bytes=queue_bytes,
+            together_bytes=together_bytes,
+        )
+    )
 
 
 def test_loads_go_before_stores():
@@ -53,7 +62,7 @@ def test_loaders_never_store():
     stage.workers.store([stage.part("store 1"), stage.part("store 2")])
     assert stage.begun.wait(5)
     load = stage.part("load")
-    free = Part(load.batch, [0], 1, lambda: load.batch.settle(0, Outcome.DONE))
+    free = Part(load.batch, [0], 1, lambda _: load.batch.settle(0, Outcome.DONE))
     stage.workers.load([free])
 
     assert load.batch.wait(5)
@@ -129,7 +138,7 @@ def test_an_unexpected_error_is_a_failure_of_that_part_only(caplog):
     stage = make()
     stage.go.set()
     bad = Batch([b"bad"], 60)
-    stage.workers.store([Part(bad, [0], 1, lambda: 1 // 0)])
+    stage.workers.store([Part(bad, [0], 1, lambda _: 1 // 0)])
     good = stage.part("good")
     stage.workers.store([good])
 
@@ -155,7 +164,7 @@ def test_what_can_be_done_ahead_is_done_while_storers_are_busy():
         held.append(not part.batch.released)
         done.set()
 
-    stage.workers.store([Part(part.batch, [0], 1, part.run, ahead)])
+    stage.workers.store([Part(part.batch, [0], 1, part.run, ahead=ahead)])
     assert done.wait(5)
     assert not part.batch.done
     stage.go.set()
@@ -170,7 +179,9 @@ def test_a_free_storer_does_everything_itself():
     stage = make()
     stage.go.set()
     part = stage.part("store")
-    stage.workers.store([Part(part.batch, [0], 1, part.run, lambda: stage.order.append("ahead"))])
+    stage.workers.store(
+        [Part(part.batch, [0], 1, part.run, ahead=lambda: stage.order.append("ahead"))]
+    )
     stage.workers.close(10)
 
     assert stage.order == ["store"]
@@ -187,7 +198,7 @@ def test_what_fails_ahead_is_tried_again_by_the_storer(caplog):
         tried.set()
         raise ValueError("ahead")
 
-    stage.workers.store([Part(part.batch, [0], 1, part.run, ahead)])
+    stage.workers.store([Part(part.batch, [0], 1, part.run, ahead=ahead)])
     assert tried.wait(5)
     stage.go.set()
     stage.workers.close(10)
@@ -207,7 +218,7 @@ def test_what_is_under_way_ahead_at_the_end_is_refused():
         tried.set()
         go.wait(10)
 
-    stage.workers.store([Part(part.batch, [0], 1, part.run, ahead)])
+    stage.workers.store([Part(part.batch, [0], 1, part.run, ahead=ahead)])
     assert tried.wait(5)
     threading.Timer(0.2, lambda: (go.set(), stage.go.set())).start()
 
@@ -228,3 +239,71 @@ def test_stores_keep_their_order_where_nothing_can_be_done_ahead():
     stage.workers.close(10)
 
     assert stage.order == ["running", *(f"store {number}" for number in range(20))]
+
+
+class Together:
+    """Parts of batches of their own that one ``run`` handles, however many at once."""
+
+    def __init__(self) -> None:
+        self.seen: list[list[bytes]] = []
+
+    def part(self, name: str, num_bytes: int, timeout_s: float = 60) -> Part:
+        return Part(Batch([name.encode()], timeout_s), [0], num_bytes, self.run)
+
+    def run(self, parts: Sequence[Part]) -> None:
+        self.seen.append([part.batch.keys[0] for part in parts])
+        for part in parts:
+            part.batch.settle(0, Outcome.DONE)
+
+
+def test_stores_that_waited_are_handled_together_up_to_a_limit():
+    """Of one kind, in order; each batch hears of its own chunks."""
+    stage = make(queue_bytes=1000, together_bytes=10)
+    stage.workers.store([stage.part("running")])
+    assert stage.begun.wait(5)
+    some, others = Together(), Together()
+    parts = [some.part(name, 4) for name in "abc"]
+    parts += [others.part(name, 4) for name in "de"]
+    parts += [some.part("large", 20), some.part("last", 1)]
+    stage.workers.store(parts)
+    stage.go.set()
+    stage.workers.close(10)
+
+    assert some.seen == [[b"a", b"b"], [b"c"], [b"large"], [b"last"]]
+    assert others.seen == [[b"d", b"e"]]
+    assert all(part.batch.outcomes == (Outcome.DONE,) for part in parts)
+
+
+def test_one_that_is_too_late_does_not_hold_up_the_others():
+    """Its buffers are not touched any more, theirs are handled."""
+    stage = make(queue_bytes=1000, together_bytes=10)
+    stage.workers.store([stage.part("running")])
+    assert stage.begun.wait(5)
+    some = Together()
+    late, good = some.part("late", 1, timeout_s=0.0), some.part("good", 1)
+    stage.workers.store([some.part("first", 1), late, good])
+    stage.go.set()
+    stage.workers.close(10)
+
+    assert some.seen == [[b"first", b"good"]]
+    assert late.batch.outcomes == (Outcome.TIMEOUT,)
+    assert good.batch.outcomes == (Outcome.DONE,)
+
+
+def test_an_unexpected_error_is_the_failure_of_all_that_went_together(caplog):
+    """And every buffer is given back."""
+    stage = make(queue_bytes=1000, together_bytes=10)
+    stage.workers.store([stage.part("running")])
+    assert stage.begun.wait(5)
+
+    def run(parts: Sequence[Part]) -> None:
+        raise ValueError(len(parts))
+
+    batches = [Batch([b"key"], 60) for _ in range(2)]
+    stage.workers.store([Part(batch, [0], 1, run) for batch in batches])
+    stage.go.set()
+    stage.workers.close(10)
+
+    assert [batch.outcomes for batch in batches] == [(Outcome.FAILED,)] * 2
+    assert all(batch.released for batch in batches)
+    assert len(caplog.messages) == 1

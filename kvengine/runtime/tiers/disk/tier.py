@@ -151,7 +151,7 @@ class DiskTier(Tier):
         self._wake.set()
         batch = Batch([b"probe"], timeout_s)
         self._workers.watch(batch)
-        self._workers.load([Part(batch, [0], 0, partial(self._try, batch))])
+        self._workers.load([Part(batch, [0], 0, lambda _: self._try(batch))])
         batch.wait()
         return batch.outcomes == (Outcome.DONE,)
 
@@ -298,7 +298,8 @@ def _part(
     ahead: Callable[[], None] | None = None,
 ) -> Part:
     num_bytes = sum(len(chunk[2]) for chunk in chunks)
-    return Part(batch, [chunk[0] for chunk in chunks], num_bytes, run, ahead)
+    indices = [chunk[0] for chunk in chunks]
+    return Part(batch, indices, num_bytes, lambda _: run(), ahead=ahead)
 
 
 def _as_bytes(view: memoryview) -> memoryview:

@@ -6,7 +6,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import TypeVar
 
 from redis.exceptions import (
@@ -73,11 +72,13 @@ class ValkeyTier(Tier):
             self._connected()
         except RedisError as error:
             _log.warning("%s: no store yet (%s)", options.url[0], error)
+        self._put_bytes = _ALONE_BYTES if options.threads == 1 else _CALL_BYTES
         self._workers = Workers(
             name,
             loaders=options.threads + 1,
             storers=options.threads,
             queue_bytes=options.queue_bytes,
+            together_bytes=self._put_bytes,
         )
 
     def exists(self, keys: Sequence[bytes]) -> list[bool | None]:
@@ -89,8 +90,7 @@ class ValkeyTier(Tier):
             batch = Batch(asking, self._options.timeout_s)
             batch.when_done(lambda batch: self._presence.asked(batch.keys))
             self._workers.watch(batch)
-            run = partial(self._learn, batch)
-            self._workers.load([Part(batch, range(len(asking)), 0, run)])
+            self._workers.load([Part(batch, range(len(asking)), 0, self._learn)])
         return known
 
     def resolve(self, keys: Sequence[bytes], timeout_s: float) -> list[bool]:
@@ -98,7 +98,7 @@ class ValkeyTier(Tier):
         known = self._presence.look(keys)
         unknown = [key for key, found in zip(keys, known, strict=True) if found is None]
         if unknown and not self._closed:
-            self._learn(Batch(unknown, timeout_s))
+            self._learn([Part(Batch(unknown, timeout_s), range(len(unknown)), 0, self._learn)])
             known = self._presence.look(keys)
         return [bool(found) for found in known]
 
@@ -114,9 +114,8 @@ class ValkeyTier(Tier):
         ]
         if chunks:
             self._workers.watch(batch)
-            most_bytes = _ALONE_BYTES if self._options.threads == 1 else _CALL_BYTES
-            groups = self._groups(chunks, most_bytes)
-            self._workers.store([self._putting(batch, some) for some in groups])
+            groups = self._groups(chunks, self._put_bytes)
+            self._workers.store([_part(batch, some, self._put) for some in groups])
         return batch
 
     def get(self, items: Sequence[Item], timeout_s: float | None = None) -> Batch:
@@ -129,12 +128,8 @@ class ValkeyTier(Tier):
         ]
         if chunks:
             self._workers.watch(batch)
-            self._workers.load(
-                [
-                    _part(batch, some, partial(self._get, batch, some))
-                    for some in self._groups(chunks, _CALL_BYTES)
-                ]
-            )
+            groups = self._groups(chunks, _CALL_BYTES)
+            self._workers.load([_part(batch, some, self._get) for some in groups])
         return batch
 
     def delete(self, keys: Sequence[bytes]) -> None:
@@ -142,7 +137,7 @@ class ValkeyTier(Tier):
         self._presence.learn(keys, present=False)
         batch = Batch(keys, self._options.timeout_s)
         self._workers.watch(batch)
-        self._workers.store([Part(batch, range(len(keys)), 0, partial(self._delete, batch))])
+        self._workers.store([Part(batch, range(len(keys)), 0, self._delete)])
 
     def stats(self) -> TierStats:
         """Counters; what the store holds altogether is not known here."""
@@ -191,58 +186,47 @@ class ValkeyTier(Tier):
         total = sum(view.nbytes for _, _, view in chunks)
         return _groups(chunks, min(most_bytes, ceil_div(total, self._options.threads)))
 
-    def _putting(self, batch: Batch, chunks: list[Chunk]) -> Part:
-        sealed: dict[bytes, Sealed] = {}
-        return _part(
-            batch,
-            chunks,
-            partial(self._put, batch, chunks, sealed),
-            partial(self._seal_absent, chunks, sealed),
-        )
-
-    def _seal_absent(self, chunks: list[Chunk], sealed: dict[bytes, Sealed]) -> None:
-        """Compute the checksums of what will be sent for sure."""
-        known = self._presence.look([key for _, key, _ in chunks], _ABSENT_S)
-        for (_, key, view), found in zip(chunks, known, strict=True):
-            if found is False:
-                sealed[key] = Sealed.of(key, view.cast("B"))
-
-    def _put(self, batch: Batch, chunks: list[Chunk], sealed: dict[bytes, Sealed]) -> None:
+    def _put(self, parts: Sequence[Part]) -> None:
         started_s = time.perf_counter()
-        keys = [key for _, key, _ in chunks]
+        items = [item for part in parts for item in part.items]
+        keys = [key for key, _ in items]
 
-        def put(store: Store) -> list[int]:
+        def put(store: Store, until_s: float) -> list[int]:
             unknown = any(found is None for found in self._presence.look(keys, _ABSENT_S))
             there = [False] * len(keys)
             if unknown:
-                there = store.present(keys, self._num_parts(keys), batch.deadline_s)
-            new = [chunk for chunk, found in zip(chunks, there, strict=True) if not found]
+                there = store.present(keys, self._num_parts(keys), until_s)
+            new = [item for item, found in zip(items, there, strict=True) if not found]
             if new:
-                store.put(
-                    [sealed.get(key) or Sealed.of(key, view.cast("B")) for _, key, view in new],
-                    batch.deadline_s,
-                )
-            return [view.nbytes for _, _, view in new]
+                # Computed just before they are sent: the bytes then come from the cache.
+                store.put([Sealed.of(key, view) for key, view in new], until_s)
+            return [len(view) for _, view in new]
 
-        written_bytes = self._settled(batch, chunks, put)
+        written_bytes = self._settled(parts, put)
         if written_bytes is not None:
             self._presence.learn(keys, present=True)
             seconds = time.perf_counter() - started_s
             self._tally.stored(len(written_bytes), sum(written_bytes), seconds)
-            batch.settle_many([index for index, _, _ in chunks], Outcome.DONE)
+            for part in parts:
+                part.batch.settle_many(part.indices, Outcome.DONE)
 
-    def _get(self, batch: Batch, chunks: list[Chunk]) -> None:
+    def _get(self, parts: Sequence[Part]) -> None:
         started_s = time.perf_counter()
-        items = [(key, view.cast("B")) for _, key, view in chunks]
-        found = self._settled(batch, chunks, lambda store: store.get(items, batch.deadline_s))
+        chunks = [
+            (part.batch, index, key, view)
+            for part in parts
+            for index, (key, view) in zip(part.indices, part.items, strict=True)
+        ]
+        items = [(key, view) for _, _, key, view in chunks]
+        found = self._settled(parts, lambda store, until_s: store.get(items, until_s))
         if found is None:
-            self._presence.learn([key for _, key, _ in chunks], present=False)
+            self._presence.learn([key for key, _ in items], present=False)
             return
         loaded_bytes = 0
-        for (index, key, view), good in zip(chunks, found, strict=True):
+        for (batch, index, key, view), good in zip(chunks, found, strict=True):
             self._presence.learn([key], present=bool(good))
             if good:
-                loaded_bytes += view.nbytes
+                loaded_bytes += len(view)
                 batch.settle(index, Outcome.DONE)
             elif good is None:
                 self._tally.missed(1)
@@ -254,41 +238,41 @@ class ValkeyTier(Tier):
         loaded = sum(bool(good) for good in found)
         self._tally.loaded(loaded, loaded_bytes, time.perf_counter() - started_s)
 
-    def _learn(self, batch: Batch) -> None:
-        keys, parts = batch.keys, self._num_parts(batch.keys)
-        chunks = [(index, key, memoryview(b"")) for index, key in enumerate(keys)]
-        found = self._settled(
-            batch, chunks, lambda store: store.present(keys, parts, batch.deadline_s)
-        )
+    def _learn(self, parts: Sequence[Part]) -> None:
+        keys = [key for part in parts for key in part.batch.keys]
+        num_parts = self._num_parts(keys)
+        found = self._settled(parts, lambda store, until_s: store.present(keys, num_parts, until_s))
         if found is None:
             self._presence.learn(keys, present=False)
-        else:
-            pairs = list(zip(keys, found, strict=True))
-            self._presence.learn([key for key, there in pairs if there], present=True)
-            self._presence.learn([key for key, there in pairs if not there], present=False)
-            batch.settle_all(Outcome.DONE)
+            return
+        pairs = list(zip(keys, found, strict=True))
+        self._presence.learn([key for key, there in pairs if there], present=True)
+        self._presence.learn([key for key, there in pairs if not there], present=False)
+        for part in parts:
+            part.batch.settle_all(Outcome.DONE)
 
-    def _delete(self, batch: Batch) -> None:
-        parts = self._num_parts(batch.keys)
-        until_s = batch.deadline_s
-        self._settled(batch, [], lambda store: store.delete(batch.keys, parts, until_s))
+    def _delete(self, parts: Sequence[Part]) -> None:
+        keys = [key for part in parts for key in part.batch.keys]
+        num_parts = self._num_parts(keys)
+        self._settled(parts, lambda store, until_s: store.delete(keys, num_parts, until_s))
 
     def _settled(
-        self, batch: Batch, chunks: Sequence[Chunk], ask: Callable[[Store], Answer]
+        self, parts: Sequence[Part], ask: Callable[[Store, float], Answer]
     ) -> Answer | None:
-        """The answer; or None when there is none, and the chunks' outcomes say why."""
-        indices = [index for index, _, _ in chunks]
+        """The answer; or None when there is none, and the outcomes of the parts say why."""
+        until_s = max(part.batch.deadline_s for part in parts)  # each has its own besides
         try:
-            return self._attempt(ask, batch.deadline_s)
+            return self._attempt(lambda store: ask(store, until_s), until_s)
         except OutOfMemoryError:
             kind, outcome = "OOM", Outcome.REFUSED
             self._complaints.say(kind, "%s: the store is full and does not evict", self.name)
         except (RedisError, OSError, TierError) as error:
-            late = time.monotonic() >= batch.deadline_s
+            late = time.monotonic() >= until_s
             kind, outcome = type(error).__name__, Outcome.TIMEOUT if late else Outcome.FAILED
             self._complaints.say(kind, "%s: %s: %s", self.name, kind, error)
-        self._tally.failed(kind, len(chunks))
-        batch.settle_many(indices, outcome)
+        for part in parts:
+            self._tally.failed(kind, len(part.indices))
+            part.batch.settle_many(part.indices, outcome)
         return None
 
     def _attempt(self, ask: Callable[[Store], Answer], until_s: float) -> Answer:
@@ -324,14 +308,10 @@ class ValkeyTier(Tier):
             return self._store
 
 
-def _part(
-    batch: Batch,
-    chunks: Sequence[Chunk],
-    run: Callable[[], None],
-    ahead: Callable[[], None] | None = None,
-) -> Part:
-    num_bytes = sum(view.nbytes for _, _, view in chunks)
-    return Part(batch, [index for index, _, _ in chunks], num_bytes, run, ahead)
+def _part(batch: Batch, chunks: Sequence[Chunk], run: Callable[[Sequence[Part]], None]) -> Part:
+    indices = [index for index, _, _ in chunks]
+    items = [(key, view.cast("B")) for _, key, view in chunks]
+    return Part(batch, indices, sum(len(view) for _, view in items), run, items)
 
 
 def _groups(chunks: Sequence[Chunk], most_bytes: int) -> Iterator[list[Chunk]]:

@@ -9,6 +9,7 @@ import pytest
 
 from kvengine.plan.tiers import STORE_PART_BYTES
 from kvengine.runtime.tiers.base import Outcome, TierError
+from kvengine.runtime.tiers.valkey.store import Store
 from tests.runtime.tiers.kit import (
     CHUNK_BYTES,
     DONE,
@@ -69,6 +70,30 @@ def test_chunks_of_any_length_come_back(fresh, length):
 
     assert len(sizes) == len(keys) * -(-length // STORE_PART_BYTES)
     assert max(sizes) <= STORE_PART_BYTES + 64
+
+
+def test_chunks_of_many_small_jobs_are_sent_together(fresh, monkeypatch):
+    """Over a single connection: each job hears of its own chunks, and all of them are there."""
+    sent, put_together = [], Store.put
+
+    def spy(self, chunks, until_s):
+        sent.append(len(chunks))
+        put_together(self, chunks, until_s)
+
+    monkeypatch.setattr(Store, "put", spy)
+    keys = keys_of(range(200))
+    with store(fresh.url, threads=1) as tier:
+        tier.resolve(keys, 5)
+        payloads = [payload_of(key) for key in keys]
+        batches = [
+            tier.put([(key, memoryview(payload))])
+            for key, payload in zip(keys, payloads, strict=True)
+        ]
+        assert [done(batch) for batch in batches] == [(DONE,)] * 200
+        assert readable(tier, keys) == keys
+
+    assert sum(sent) == 200
+    assert len(sent) < 200
 
 
 def test_two_engines_share_their_chunks(fresh):
