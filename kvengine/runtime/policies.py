@@ -273,31 +273,37 @@ class S3Fifo(Policy):
         self.admit(chunks)
 
     def victims(self, count: int) -> list[Evictable]:
+        small, main = self._small, self._main
+        small_bytes = self.capacity_bytes / _SMALL_SHARE
         leaving: list[Evictable] = []
-        while len(leaving) < count and (chunk := self._victim()) is not None:
-            leaving.append(chunk)
+        while len(leaving) < count and (small or main):
+            if small.num_bytes > small_bytes:
+                leaving += self._from_small(small.leave(count - len(leaving), small_bytes))
+            elif main:
+                leaving += self._from_main(main.leave(count - len(leaving)))
+            else:
+                leaving += self._from_small(small.leave(1))
         return leaving
 
-    def _victim(self) -> Evictable | None:
-        small, main = self._small, self._main
-        while small or main:
-            from_small = small.num_bytes * _SMALL_SHARE > self.capacity_bytes or not main
-            leaving = (small if from_small else main).leave(1)
-            chunk = leaving[0]
-            uses = chunk.mark & _USES
-            if from_small:
-                if uses > 1:
-                    chunk.mark = _IN_MAIN
-                    main.extend(leaving)
-                    continue
-                self._ghosts.add(0, leaving)
-                self._ghosts.shrink(0, self.capacity_bytes)
-                return chunk
-            if not uses:
-                return chunk
+    def _from_small(self, chunks: Sequence[Evictable]) -> list[Evictable]:
+        """Those that really leave, and are remembered; what was used twice moves on."""
+        used = [chunk for chunk in chunks if chunk.mark & _USES > 1]
+        leaving = [chunk for chunk in chunks if chunk.mark & _USES <= 1]
+        for chunk in used:
+            chunk.mark = _IN_MAIN
+        self._main.extend(used)
+        self._ghosts.add(0, leaving)
+        self._ghosts.shrink(0, self.capacity_bytes)
+        return leaving
+
+    def _from_main(self, chunks: Sequence[Evictable]) -> list[Evictable]:
+        """Those that really leave; what was used gets another turn for each use."""
+        used = [chunk for chunk in chunks if chunk.mark & _USES]
+        leaving = [chunk for chunk in chunks if not chunk.mark & _USES]
+        for chunk in used:
             chunk.mark -= 1
-            main.extend(leaving)
-        return None
+        self._main.extend(used)
+        return leaving
 
 
 _GONE = 8

@@ -41,16 +41,25 @@ class Workers:
     """Threads for the parts of batches, in order of arrival, loads first.
 
     Loaders only load. Storers store, and load as long as loads are queued; while all of them are
-    busy, one thread more does what can be done ahead, and stores that wait are handled together, up
-    to ``together_bytes``. Each queue takes up to ``queue_bytes`` (a single larger part is taken by
-    an empty queue).
+    busy, one thread more does what can be done ahead. What waits although every thread is busy is
+    handled together, up to ``loads_together_bytes`` or ``stores_together_bytes``. Each queue takes
+    up to ``queue_bytes`` (a single larger part is taken by an empty queue).
     """
 
     def __init__(
-        self, name: str, *, loaders: int, storers: int, queue_bytes: int, together_bytes: int = 0
+        self,
+        name: str,
+        *,
+        loaders: int,
+        storers: int,
+        queue_bytes: int,
+        loads_together_bytes: int = 0,
+        stores_together_bytes: int = 0,
     ) -> None:
         self._queue_bytes = queue_bytes
-        self._together_bytes = together_bytes
+        self._loads_together_bytes = loads_together_bytes
+        self._stores_together_bytes = stores_together_bytes
+        self._loaders = loaders
         self._loads: deque[Part] = deque()
         self._stores: deque[Part] = deque()
         self._ready: deque[Part] = deque()
@@ -153,10 +162,11 @@ class Workers:
         with self._lock:
             while not self._closing:
                 if self._loads:
-                    parts = [self._loads.popleft()]
-                    self._load_bytes -= parts[0].num_bytes
+                    parts = _together(self._loads, self._loaders, self._loads_together_bytes)
+                    self._load_bytes -= sum(part.num_bytes for part in parts)
                 elif stores and (self._ready or self._stores):
-                    parts = self._take_stores()
+                    some = self._ready or self._stores
+                    parts = _together(some, self._storers, self._stores_together_bytes)
                     self._store_bytes -= sum(part.num_bytes for part in parts)
                     self._for_ahead.notify()
                 else:
@@ -167,18 +177,6 @@ class Workers:
                 self._running += 1
                 return parts
             return []
-
-    def _take_stores(self) -> list[Part]:
-        if self._ready:
-            return [self._ready.popleft()]
-        parts = [self._stores.popleft()]
-        left_bytes = self._together_bytes - parts[0].num_bytes
-        while len(self._stores) >= self._storers and self._stores[0].run == parts[0].run:
-            left_bytes -= self._stores[0].num_bytes
-            if left_bytes < 0:
-                break
-            parts.append(self._stores.popleft())
-        return parts
 
     def _work(self, stores: bool) -> None:
         while parts := self._take(stores):
@@ -263,6 +261,18 @@ class Deadlines:
                 batches = list(self._batches)
             for batch in batches:
                 batch.expire()
+
+
+def _together(waiting: deque[Part], threads: int, most_bytes: int) -> list[Part]:
+    """The next part, and those after it of its kind for which no thread is free."""
+    parts = [waiting.popleft()]
+    num_bytes = parts[0].num_bytes
+    while len(waiting) >= max(1, threads) and waiting[0].run == parts[0].run:
+        num_bytes += waiting[0].num_bytes
+        if num_bytes > most_bytes:
+            break
+        parts.append(waiting.popleft())
+    return parts
 
 
 def _refuse(parts: Sequence[Part]) -> None:

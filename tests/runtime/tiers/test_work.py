@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from kvengine.runtime.tiers.base import Batch, Outcome
 from kvengine.runtime.tiers.work import Part, Workers
+from tests.runtime.tiers.kit import wait_until
 
 
 class Stage:
@@ -38,7 +39,8 @@ def make(queue_bytes: int = 100, loaders: int = 0, together_bytes: int = 0) -> S
             loaders=loaders,
             storers=1,
             queue_bytes=queue_bytes,
-            together_bytes=together_bytes,
+            loads_together_bytes=together_bytes,
+            stores_together_bytes=together_bytes,
         )
     )
 
@@ -272,6 +274,21 @@ def test_stores_that_waited_are_handled_together_up_to_a_limit():
     assert some.seen == [[b"a", b"b"], [b"c"], [b"large"], [b"last"]]
     assert others.seen == [[b"d", b"e"]]
     assert all(part.batch.outcomes == (Outcome.DONE,) for part in parts)
+
+
+def test_loads_that_waited_are_handled_together_as_well():
+    """Those for which no loader is free."""
+    stage = make(loaders=1, together_bytes=10)
+    stage.workers.store([stage.part("storing")])
+    stage.workers.load([stage.part("loading")])
+    wait_until(lambda: not stage.workers.queued_bytes)
+    some = Together()
+    stage.workers.load([some.part(name, 1) for name in "abc"])
+    stage.go.set()
+    stage.workers.close(10)
+
+    assert [key for keys in some.seen for key in keys] == [b"a", b"b", b"c"]
+    assert len(some.seen) < 3
 
 
 def test_one_that_is_too_late_does_not_hold_up_the_others():

@@ -78,7 +78,8 @@ class ValkeyTier(Tier):
             loaders=options.threads + 1,
             storers=options.threads,
             queue_bytes=options.queue_bytes,
-            together_bytes=self._put_bytes,
+            loads_together_bytes=_CALL_BYTES,
+            stores_together_bytes=self._put_bytes,
         )
 
     def exists(self, keys: Sequence[bytes]) -> list[bool | None]:
