@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import ctypes
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from math import gcd
 from typing import Any
 
@@ -60,6 +61,12 @@ class Mover(ABC):
     def load(self, moves: Sequence[Move], fence: object = None) -> None:
         """Copy from the places to the device, not before the device has passed ``fence``."""
 
+    def prepared(
+        self, moves: Sequence[Move], fence: object = None, *, store: bool
+    ) -> Callable[[], None]:
+        """A store or a load as one call; what can be computed before that call is computed now."""
+        return partial(self.store if store else self.load, moves, fence)
+
     def close(self) -> None:  # noqa: B027
         """Let go of what the mover holds; no call may follow."""
 
@@ -74,19 +81,28 @@ class CpuMover(Mover):
 
     def store(self, moves: Sequence[Move], fence: object = None) -> None:
         """Copy from the device to the places."""
-        self._move(moves, to_host=True)
+        self.prepared(moves, store=True)()
 
     def load(self, moves: Sequence[Move], fence: object = None) -> None:
         """Copy from the places to the device."""
-        self._move(moves, to_host=False)
+        self.prepared(moves, store=False)()
 
-    def _move(self, moves: Sequence[Move], *, to_host: bool) -> None:
+    def prepared(
+        self, moves: Sequence[Move], fence: object = None, *, store: bool
+    ) -> Callable[[], None]:
+        """A store or a load as one call, all its indexes computed: a few library calls are left."""
+        calls: list[Callable[[], object]] = []
         for batch in batches(moves, self._rows):
             blocks = np.array(batch.blocks, dtype=np.int64)
             for comb in self._combs[batch.group]:
-                comb.move(blocks, batch.stretches, to_host=to_host)
-            for move in batch.scattered:
-                self._move_pieces(move, to_host=to_host)
+                calls += comb.calls(blocks, batch.stretches, to_host=store)
+            calls += [partial(self._move_pieces, move, to_host=store) for move in batch.scattered]
+
+        def copy() -> None:
+            for call in calls:
+                call()
+
+        return copy
 
     def _move_pieces(self, move: Move, *, to_host: bool) -> None:
         """A chunk whose place has several runs: piece by piece."""
@@ -154,8 +170,10 @@ class _Comb:
         whole = host.num_bytes // size * size
         self._host_words = torch.from_numpy(host.bytes[:whole].view(self._word))
 
-    def move(self, blocks: _Indices, stretches: Sequence[Stretch], *, to_host: bool) -> None:
-        """Move the pieces of all blocks, one call per stretch of host rows."""
+    def calls(
+        self, blocks: _Indices, stretches: Sequence[Stretch], *, to_host: bool
+    ) -> Iterator[Callable[[], object]]:
+        """What moves the pieces of all blocks: one call per stretch of host rows."""
         rows = blocks
         if not self._plain:
             rows = (self._first + blocks[:, None] * self._stride).reshape(-1)
@@ -163,23 +181,26 @@ class _Comb:
         for host_start, first, count in stretches:
             start = host_start + self._offset_bytes
             begin, end = first * self.teeth, (first + count) * self.teeth
+            mine = rows[begin:end]
             if end - begin == 1:
-                self._move_one(int(rows[begin]), start, to_host=to_host)
+                yield partial(self._move_one, int(mine[0]), start, to_host=to_host)
             elif not to_host:
-                self._pieces[rows[begin:end]] = self._host_pieces(end - begin, start)
+                yield partial(self._scatter, mine, self._host_pieces(end - begin, start))
             elif start % self._word_bytes:
-                self._host_pieces(end - begin, start)[:] = self._pieces[rows[begin:end]]
+                yield partial(self._gather, mine, self._host_pieces(end - begin, start))
             else:
-                torch.index_select(
-                    self._source,
-                    0,
-                    wanted if len(stretches) == 1 else wanted[begin:end],
-                    out=self._host_words.as_strided(
-                        (end - begin, self._width),
-                        (self._distance_bytes // self._word_bytes, 1),
-                        start // self._word_bytes,
-                    ),
+                places = self._host_words.as_strided(
+                    (end - begin, self._width),
+                    (self._distance_bytes // self._word_bytes, 1),
+                    start // self._word_bytes,
                 )
+                yield partial(torch.index_select, self._source, 0, wanted[begin:end], out=places)
+
+    def _scatter(self, rows: _Indices, host: _Words) -> None:
+        self._pieces[rows] = host
+
+    def _gather(self, rows: _Indices, host: _Words) -> None:
+        host[:] = self._pieces[rows]
 
     def _move_one(self, row: int, host_start: int, *, to_host: bool) -> None:
         device = self._base + row * self._step

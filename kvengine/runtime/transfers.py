@@ -11,9 +11,10 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
-from attrs import asdict, define, field, frozen
+from attrs import asdict, define, field
 
 from kvengine.runtime.copies import Mover
 from kvengine.runtime.jobs import Job, Kind
@@ -30,15 +31,19 @@ Fault = Callable[[Kind, bytes], None]
 """Called with each chunk just before it is copied; may sleep, or raise to make the copy fail."""
 
 
-@frozen(eq=False)
+@define(eq=False)
 class Slice:
-    """Chunks of a job that are copied together: ``moves[i]`` is ``job.keys[indices[i]]``."""
+    """Chunks of a job that are copied together: ``moves[i]`` is ``job.keys[indices[i]]``.
+
+    ``copy`` copies them all; it is set when the slice is submitted.
+    """
 
     job: Job
     indices: Sequence[int]
     moves: Sequence[Move]
     num_bytes: int
     fence: object = None
+    copy: Callable[[], None] = field(init=False)
 
 
 @define
@@ -88,7 +93,12 @@ class Transfers:
         torch.set_num_threads(intra_op)
 
     def submit(self, slices: Sequence[Slice]) -> None:
-        """Queue slices; those of loads go before all stores that have not begun."""
+        """Queue slices; those of loads go before all stores that have not begun.
+
+        The caller computes what a worker needs: meanwhile workers copy.
+        """
+        for part in slices:
+            part.copy = self._prepared(part, part.moves)
         with self._lock:
             for part in slices:
                 (self._stores if part.job.kind is Kind.STORE else self._loads).append(part)
@@ -176,17 +186,21 @@ class Transfers:
 
     def _try(self, part: Slice, which: Sequence[int]) -> bool:
         """Whether these chunks were copied, all of them."""
-        whole = len(which) == len(part.moves)
-        moves = part.moves if whole else [part.moves[index] for index in which]
+        copy = part.copy
+        if len(which) < len(part.moves):
+            copy = self._prepared(part, [part.moves[index] for index in which])
         try:
-            if part.job.kind is Kind.STORE:
-                self._mover.store(moves, part.fence)
-            else:
-                self._mover.load(moves, part.fence)
+            copy()
         except Exception as error:
             self._complain(part, error)
             return False
         return True
+
+    def _prepared(self, part: Slice, moves: Sequence[Move]) -> Callable[[], None]:
+        try:
+            return self._mover.prepared(moves, part.fence, store=part.job.kind is Kind.STORE)
+        except Exception as error:
+            return partial(_fail, error)
 
     def _complain(self, part: Slice, error: Exception) -> None:
         kind = part.job.kind.value
@@ -209,3 +223,7 @@ class Transfers:
             direction.failed_chunks += failed
             direction.seconds += seconds
             direction.slices_by_bytes[size] += 1
+
+
+def _fail(error: Exception) -> None:
+    raise error

@@ -167,17 +167,22 @@ def test_a_failed_copy_is_a_miss_and_the_others_go_on():
         assert (stats.store.failed_chunks, stats.load.failed_chunks) == (1, 1)
 
 
-def test_a_mover_that_raises_fails_its_chunk_only():
+@pytest.mark.parametrize("early", [True, False], ids=["while preparing", "while copying"])
+def test_a_mover_that_raises_fails_its_chunk_only(early):
     """An error in the middle of a batch is tried again chunk by chunk."""
+
+    def broken():
+        raise RuntimeError("copy failed")
+
     with Bed() as bed:
-        store = bed.engine._mover.store
+        prepared = bed.engine._mover.prepared
 
-        def broken(moves, fence=None):
-            if any(1 in move.blocks for move in moves):
-                raise RuntimeError("copy failed")
-            store(moves, fence)
+        def sometimes(moves, fence=None, *, store):
+            if not any(1 in move.blocks for move in moves):
+                return prepared(moves, fence, store=store)
+            return broken() if early else broken
 
-        bed.engine._mover.store = broken
+        bed.engine._mover.prepared = sometimes
         assert bed.store([key(1), key(2), key(3)], [[0], [1], [2]]) == (DONE, FAILED, DONE)
 
 
