@@ -33,12 +33,14 @@ from kvengine.runtime.rows import Move, rows_of
 from kvengine.runtime.stats import EngineStats
 from kvengine.runtime.tiers.base import Outcome, Tier
 from kvengine.runtime.transfers import Fault, Slice, Transfers
+from kvengine.units import ceil_div
 
 __all__ = ["HostTier", "OffloadEngine"]
 
 _log = logging.getLogger(__name__)
 
 _SLICE_BYTES = 16 << 20
+_LEAST_SLICE_BYTES = 2 << 20
 _MANY_STORES = 1000
 _POLL_S = 0.05
 
@@ -351,7 +353,7 @@ class OffloadEngine:
         self._transfers.submit(
             [
                 Slice(job, indices[begin:end], moves[begin:end], num_bytes, job.fence)
-                for begin, end, num_bytes in _cut(sizes)
+                for begin, end, num_bytes in _cut(sizes, self._transfers.num_idle)
             ]
         )
 
@@ -427,16 +429,22 @@ class OffloadEngine:
         return [key for key, its in zip(keys, outcomes, strict=True) if its is Outcome.DONE]
 
 
-def _cut(sizes: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Where slices of chunks of these sizes begin and end, and their bytes."""
+def _cut(sizes: Sequence[int], idle: int) -> list[tuple[int, int, int]]:
+    """Where slices of chunks of these sizes begin and end, and their bytes.
+
+    So many workers have nothing to do: they share a job.
+    """
     total = sum(sizes)
-    if total <= _SLICE_BYTES:
+    most_bytes = _SLICE_BYTES
+    if idle > 1:
+        most_bytes = max(_LEAST_SLICE_BYTES, min(_SLICE_BYTES, ceil_div(total, idle)))
+    if total <= most_bytes:
         return [(0, len(sizes), total)]
     cuts: list[tuple[int, int, int]] = []
     begin = num_bytes = 0
     for end, size in enumerate(sizes, start=1):
         num_bytes += size
-        if num_bytes >= _SLICE_BYTES or end == len(sizes):
+        if num_bytes >= most_bytes or end == len(sizes):
             cuts.append((begin, end, num_bytes))
             begin, num_bytes = end, 0
     return cuts

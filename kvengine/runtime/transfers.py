@@ -92,6 +92,11 @@ class Transfers:
         started.wait()
         torch.set_num_threads(intra_op)
 
+    @property
+    def num_idle(self) -> int:
+        """Workers that have nothing to do."""
+        return len(self._parked)
+
     def submit(self, slices: Sequence[Slice]) -> None:
         """Queue slices; those of loads go before all stores that have not begun.
 

@@ -14,6 +14,7 @@ from kvengine.runtime.stats import prometheus_text
 from kvengine.runtime.tiers.base import Outcome
 from tests.runtime.memory_tier import MemoryTier
 from tests.runtime.plans import Shape, make
+from tests.runtime.tiers.kit import wait_until
 
 DONE, FAILED, MISS, REFUSED = Outcome.DONE, Outcome.FAILED, Outcome.MISS, Outcome.REFUSED
 SHAPES = (Shape(pages=(48, 48)), Shape(pages=(48,), blocks_per_chunk=2))
@@ -453,6 +454,20 @@ def test_transfers_are_counted_by_size():
         assert stats.store.slices_by_bytes == {256: 1}
         assert (stats.store.jobs, stats.store.chunks, stats.store.num_bytes) == (1, 2, 192)
         assert stats.to_dict()["host"]["stores"] == 2
+
+
+def test_idle_workers_share_a_job(monkeypatch):
+    """One that is large enough; while they are busy, jobs stay whole."""
+    monkeypatch.setattr("kvengine.runtime.engine._LEAST_SLICE_BYTES", 96)
+    gate = Gate()
+    with Bed(fault=gate, threads=2) as bed:
+        wait_until(lambda: bed.engine._transfers.num_idle == 2)
+        shared = bed.engine.store([key(n) for n in range(4)], [[n] for n in range(4)])
+        wait_until(lambda: bed.engine._transfers.num_idle == 0)
+        whole = bed.engine.store([key(n) for n in range(4, 8)], [[n] for n in range(4, 8)])
+        gate.opened.set()
+        assert bed.finished(shared) == bed.finished(whole) == (DONE,) * 4
+        assert bed.engine.stats().store.slices_by_bytes == {256: 2, 512: 1}
 
 
 def test_engines_of_a_node_share_one_region(tmp_path):
