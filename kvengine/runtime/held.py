@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from typing import NamedTuple
 
 from attrs import frozen
 
@@ -38,8 +39,7 @@ class Chunk(Evictable):
     span: Span | None
 
 
-@frozen
-class Prepared:
+class Prepared(NamedTuple):
     """What a store may write: ``keys[i]`` goes to ``places[i]``.
 
     ``present`` keys are there or on their way already, ``refused`` ones found no place or were

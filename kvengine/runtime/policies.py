@@ -325,9 +325,10 @@ class _Ghosts:
 
     def add(self, lane: int, chunks: Sequence[Evictable]) -> None:
         """Chunks left, from the lane of this number."""
+        known, mark = self._chunks, _GONE | lane
         for chunk in chunks:
-            chunk.mark = _GONE | lane
-            self._chunks[chunk.key] = chunk
+            chunk.mark = mark
+            known[chunk.key] = chunk
         self.lanes[lane].extend(chunks)
 
     def drop(self, key: bytes) -> int:
@@ -339,8 +340,9 @@ class _Ghosts:
 
     def shrink(self, lane: int, num_bytes: int) -> None:
         """Forget the oldest of a lane until no more than ``num_bytes`` are known."""
-        for chunk in self.lanes[lane].leave(len(self._chunks), max(0, num_bytes)):
-            del self._chunks[chunk.key]
+        known = self._chunks
+        for chunk in self.lanes[lane].leave(len(known), max(0, num_bytes)):
+            del known[chunk.key]
             chunk.mark = 0
 
 

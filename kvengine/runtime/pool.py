@@ -159,13 +159,13 @@ class HostPool:
                 chunk.pins = chunk.mark = 0
                 made.append(chunk)
         self._policy.expect(made)
-        by_size = _by_size(made)
+        by_size = self._by_size(made)
         evicted = self._make_room(by_size, present)
         no_room = self._place(made, by_size)
         if no_room:
             refused += [chunk.key for chunk in no_room]
             made = [chunk for chunk in made if chunk.place]
-            by_size = _by_size(made)
+            by_size = self._by_size(made)
         self._pending_bytes += _sum_of(by_size)
         return Prepared(
             keys=[chunk.key for chunk in made],
@@ -190,14 +190,16 @@ class HostPool:
         for chunk in stored:
             chunk.found = _HIT
         whole = len(stored) == len(ended)
-        self._resident_bytes += ended_bytes if whole else _sum_of(_by_size(stored))
+        self._resident_bytes += ended_bytes if whole else _sum_of(self._by_size(stored))
         self._resident_chunks += len(stored)
         if pin:
             self._pin(ended)
         else:
             self._policy.admit(stored)
             if not whole:
-                self._give_back(_by_size([chunk for chunk in ended if chunk.found is not _HIT]))
+                self._give_back(
+                    self._by_size([chunk for chunk in ended if chunk.found is not _HIT])
+                )
         if success:
             self._stores += len(keys)
         else:
@@ -236,7 +238,7 @@ class HostPool:
         """Take one pin off each chunk."""
         free = self._unpin(reversed(keys))
         self._policy.release([chunk for chunk in free if chunk.found is _HIT])
-        self._give_back(_by_size([chunk for chunk in free if chunk.found is not _HIT]))
+        self._give_back(self._by_size([chunk for chunk in free if chunk.found is not _HIT]))
 
     def yield_places(self, low_share: int, most: int) -> list[tuple[bytes, Place]]:
         """When less than one part in ``low_share`` is free: who would leave next, pinned.
@@ -259,7 +261,7 @@ class HostPool:
         """Chunks that ``yield_places`` named may go, unless a load reads them meanwhile."""
         free = self._unpin(keys)
         self._evict([chunk for chunk in free if chunk.found is _HIT])
-        self._give_back(_by_size([chunk for chunk in free if chunk.found is not _HIT]))
+        self._give_back(self._by_size([chunk for chunk in free if chunk.found is not _HIT]))
 
     def discard(self, keys: Iterable[bytes]) -> None:
         """Forget chunks: they are misses from now on, whoever still writes or reads them."""
@@ -338,10 +340,14 @@ class HostPool:
     def _place(self, chunks: Sequence[Chunk], by_size: _BySize) -> list[Chunk]:
         """Give new chunks their places; those that found none are forgotten."""
         if len(by_size) == 1 or self._occupied_by(by_size) <= self.places.free_bytes:
+            num_placed = 0
             for size, mine in by_size:
                 places = self.places.take_many(len(mine), size)
+                num_placed += len(places)
                 for chunk, place in zip(mine, places, strict=False):
                     chunk.place = place
+            if num_placed == len(chunks):
+                return []
         else:
             for chunk in chunks:
                 chunk.place = self.places.take(chunk.num_bytes) or ()
@@ -350,6 +356,12 @@ class HostPool:
             del self._chunks[chunk.key]
         self._no_room += len(without)
         return without
+
+    def _by_size(self, chunks: Sequence[Chunk]) -> _BySize:
+        if len(self._occupied) == 1:
+            return [(self.chunk_bytes[0], chunks)]
+        sizes = {chunk.num_bytes for chunk in chunks}
+        return [(size, [chunk for chunk in chunks if chunk.num_bytes == size]) for size in sizes]
 
     def _occupied_by(self, by_size: _BySize) -> int:
         return sum([self._occupied[size] * len(chunks) for size, chunks in by_size])
@@ -363,7 +375,7 @@ class HostPool:
     def _evict(self, chunks: Sequence[Chunk]) -> None:
         """Resident chunks leave that the policy knows no longer."""
         self._evictions += len(chunks)
-        by_size = _by_size(chunks)
+        by_size = self._by_size(chunks)
         self._resident_bytes -= _sum_of(by_size)
         self._resident_chunks -= len(chunks)
         self._give_back(by_size)
@@ -394,7 +406,7 @@ class HostPool:
             self._resident_chunks -= 1
             if not chunk.pins:
                 self._policy.forget([chunk])
-                self._give_back(_by_size([chunk]))
+                self._give_back(self._by_size([chunk]))
         chunk.found = _MISS
 
     def _give_back(self, by_size: _BySize) -> None:
@@ -403,13 +415,6 @@ class HostPool:
             for chunk in chunks:
                 del self._chunks[chunk.key]
             self.places.give_many([chunk.place for chunk in chunks], size)
-
-
-def _by_size(chunks: Sequence[Chunk]) -> _BySize:
-    sizes = {chunk.num_bytes for chunk in chunks}
-    if len(sizes) == 1:
-        return [(chunks[0].num_bytes, chunks)]
-    return [(size, [chunk for chunk in chunks if chunk.num_bytes == size]) for size in sizes]
 
 
 def _sum_of(by_size: _BySize) -> int:
