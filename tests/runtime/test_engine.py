@@ -110,7 +110,7 @@ def test_a_chunk_is_entered_in_the_middle():
 def test_loads_go_before_stores_that_wait():
     """With the worker busy, a load queued behind a store is copied before it."""
     gate = Gate()
-    with Bed(fault=gate) as bed:
+    with Bed(fault=gate, threads=1) as bed:
         gate.opened.set()
         bed.store([key(1)], [[0]])
         gate.opened.clear()
@@ -262,7 +262,7 @@ def test_calls_that_make_no_sense_are_errors(call, message):
 def test_cancel_takes_back_what_has_not_begun():
     """The waiting job is refused and its blocks are free; the running one ends by itself."""
     gate = Gate()
-    with Bed(fault=gate) as bed:
+    with Bed(fault=gate, threads=1) as bed:
         running = bed.engine.store([key(1)], [[0]])
         assert gate.reached.wait(20)
         waiting = bed.engine.store([key(2)], [[1]])
