@@ -43,7 +43,8 @@ _Words = npt.NDArray[Any]
 class Mover(ABC):
     """Copies between the rows of a device and host memory.
 
-    ``store`` and ``load`` return when the bytes are there, and are called from worker threads.
+    ``store`` and ``load``, and what ``prepared`` gives, return when the bytes are there, and are
+    called from worker threads; ``prepared`` itself is called by whoever submits.
     """
 
     def fence(self) -> object:
@@ -123,7 +124,8 @@ class CpuMover(Mover):
 def make_mover(rows: Sequence[Rows], host: HostMemory) -> Mover:
     """The mover for the device that the rows are on."""
     if rows[0].device.type == "cpu":
-        return CpuMover(rows, host)
+        with torch.inference_mode(False):  # what is made in that mode, no other thread may write to
+            return CpuMover(rows, host)
     from kvengine.runtime.cuda import CudaMover
 
     return CudaMover(rows, host)
@@ -222,18 +224,21 @@ class _Comb:
 
 
 def _combs(rows: Rows, host: HostMemory) -> list[_Comb]:
-    """The fewest combs that cover a row: one, when all its pieces have one size."""
+    """One comb for all pieces of a size that stand at equal distances, else one for each lane."""
     by_size: dict[int, list[Lane]] = {}
-    for lane in [part for whole in rows.lanes for part in _cut(whole)]:
+    for lane in rows.lanes:
         by_size.setdefault(lane.num_bytes, []).append(lane)
     combs: list[_Comb] = []
-    for lanes in by_size.values():
+    for num_bytes, lanes in by_size.items():
         distance, rest = divmod(rows.row_bytes, len(lanes))
         start = lanes[0].row_offset_bytes
         regular = not rest and all(
             lane.row_offset_bytes == start + index * distance for index, lane in enumerate(lanes)
         )
-        if regular:
+        if regular and distance == num_bytes:  # the whole row
+            parts = [part for lane in lanes for part in _cut(lane)]
+            combs.append(_Comb(parts, parts[0].num_bytes, host))
+        elif regular:
             combs.append(_Comb(lanes, distance, host))
         else:
             combs.extend(_Comb([lane], rows.row_bytes, host) for lane in lanes)

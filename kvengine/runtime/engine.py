@@ -64,9 +64,8 @@ class OffloadEngine:
     ``tiers`` are the host tier and what is behind it, nearest first; the engine closes them. A
     chunk goes on to the tiers behind when it is stored (``write="through"``) or when host memory
     runs low (``write="late"``). At most ``in_flight_bytes`` are queued or being copied; what is
-    beyond is ``REFUSED`` at once. Of two ``threads`` one prepares and settles while the other
-    copies, and both copy when there is enough to do. ``fault`` makes copies fail or wait, for
-    tests.
+    beyond is ``REFUSED`` at once. The caller prepares copies, ``threads`` copy and settle; those
+    that are idle share a job. ``fault`` makes copies fail or wait, for tests.
     """
 
     def __init__(
@@ -350,12 +349,13 @@ class OffloadEngine:
             for index, place in zip(indices, places, strict=True)
         ]
         sizes = [job.sizes[index] for index in indices]
-        self._transfers.submit(
-            [
-                Slice(job, indices[begin:end], moves[begin:end], num_bytes, job.fence)
-                for begin, end, num_bytes in _cut(sizes, self._transfers.num_idle)
-            ]
-        )
+        slices = [
+            Slice(job, indices[begin:end], moves[begin:end], num_bytes, job.fence)
+            for begin, end, num_bytes in _cut(sizes, self._transfers.num_idle)
+        ]
+        for part in slices:
+            part.open = slices
+        self._transfers.submit(slices[::-1])
 
     def _claim(self, job: Job, indices: Iterable[int], *, back: bool = False) -> None:
         blocks = [block for index in indices for block in job.blocks[index]]
@@ -393,27 +393,34 @@ class OffloadEngine:
     def _on_slice(self, part: Slice, outcomes: list[Outcome]) -> None:
         """A slice was copied, or withdrawn: bring the books up to date, then tell the job.
 
-        Called without the lock, from a worker.
+        The slices of a prefix are booked from its end, which leaves first (see ``HostPool``): one
+        that is done early waits for those behind it. Called without the lock, from a worker.
         """
-        job = part.job
-        keys = [job.keys[index] for index in part.indices]
-        good = keys
+        booked: list[tuple[Slice, list[Outcome], list[bytes]]] = []
         with self._lock:
-            self._claim(job, part.indices, back=True)
-            if outcomes.count(Outcome.DONE) < len(outcomes):
-                good = self._not_arrived(job, keys, outcomes)
-            if job.kind is Kind.STORE:
-                self.pool.complete_store(good)
-            else:
-                self.pool.complete_load(keys)
-        if job.kind is Kind.STORE and good:
-            self._gateway.pass_on(good)
-        if good is keys:
-            job.settle(part.indices, Outcome.DONE)
-            return
-        for outcome in set(outcomes):
-            which = zip(part.indices, outcomes, strict=True)
-            job.settle([index for index, its in which if its is outcome], outcome)
+            part.outcomes = outcomes
+            while part.open and (found := part.open[-1].outcomes) is not None:
+                last = part.open.pop()
+                booked.append((last, found, self._book(last, found)))
+        for last, found, good in booked:
+            if last.job.kind is Kind.STORE and good:
+                self._gateway.pass_on(good)
+            for outcome in set(found):
+                which = zip(last.indices, found, strict=True)
+                last.job.settle([index for index, its in which if its is outcome], outcome)
+
+    def _book(self, part: Slice, outcomes: Sequence[Outcome]) -> list[bytes]:
+        """Enter what became of a slice; the keys of what arrived."""
+        job = part.job
+        keys = good = [job.keys[index] for index in part.indices]
+        self._claim(job, part.indices, back=True)
+        if outcomes.count(Outcome.DONE) < len(outcomes):
+            good = self._not_arrived(job, keys, outcomes)
+        if job.kind is Kind.STORE:
+            self.pool.complete_store(good)
+        else:
+            self.pool.complete_load(keys)
+        return good
 
     def _not_arrived(
         self, job: Job, keys: Sequence[bytes], outcomes: Sequence[Outcome]

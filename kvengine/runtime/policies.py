@@ -3,7 +3,7 @@
 A policy knows only chunks that may leave. One in use is *held* and unknown to it until it is
 *released*, so a pinned chunk is never looked at, let alone evicted, and every call costs O(1) per
 chunk (S3-FIFO's ``victims`` amortised: each step back is paid for by a touch). The chunks
-themselves are the links of a policy's lists: no call but one for a chunk that left has to hash.
+themselves are the links of a policy's lists: only what left is found by key.
 """
 
 # ruff: noqa: D102 (what a method does is said once, at Policy)
@@ -66,7 +66,10 @@ class Policy(ABC):
 
 
 class _Lane(Evictable):
-    """Chunks in order, linked to a ring that this closes, and the sum of their bytes."""
+    """Chunks in order, linked to a ring that this closes, and the sum of their bytes.
+
+    A chunk that goes is linked to nothing but the lane: it keeps no other alive.
+    """
 
     __slots__ = ()
 
@@ -95,6 +98,7 @@ class _Lane(Evictable):
         before, after = chunk.before, chunk.after
         before.after = after
         after.before = before
+        chunk.before = chunk.after = self
         self.num_bytes -= chunk.num_bytes
 
     def move_to_end(self, chunks: Iterable[Evictable]) -> None:
@@ -117,9 +121,10 @@ class _Lane(Evictable):
             if left_bytes <= floor_bytes:
                 break
             left_bytes -= chunk.num_bytes
-            chunk.before = self  # two that left must not keep each other
             leaving.append(chunk)
-            chunk = chunk.after
+            after = chunk.after
+            chunk.before = chunk.after = self
+            chunk = after
         self.after = chunk
         chunk.before = self
         self.num_bytes = left_bytes

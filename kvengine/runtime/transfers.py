@@ -35,7 +35,9 @@ Fault = Callable[[Kind, bytes], None]
 class Slice:
     """Chunks of a job that are copied together: ``moves[i]`` is ``job.keys[indices[i]]``.
 
-    ``copy`` copies them all; it is set when the slice is submitted.
+    ``copy`` copies them all; it is set when the slice is submitted, and ``outcomes`` when it was
+    copied. ``open`` are the slices launched together with this one whose outcomes the books do not
+    know yet.
     """
 
     job: Job
@@ -43,7 +45,9 @@ class Slice:
     moves: Sequence[Move]
     num_bytes: int
     fence: object = None
+    open: list[Slice] = field(factory=list)
     copy: Callable[[], None] = field(init=False)
+    outcomes: list[Outcome] | None = None
 
 
 @define
@@ -104,12 +108,11 @@ class Transfers:
         """
         for part in slices:
             part.copy = self._prepared(part, part.moves)
-        with self._lock:
-            for part in slices:
+            with self._lock:
                 (self._stores if part.job.kind is Kind.STORE else self._loads).append(part)
-            woken = [self._parked.pop() for _ in range(min(len(slices), len(self._parked)))]
-        for latch in woken:
-            latch.release()
+                latch = self._parked.pop() if self._parked else None
+            if latch is not None:
+                latch.release()
 
     def withdraw(self, job: Job | None = None) -> list[Slice]:
         """Take back what has not begun, of one job or of all."""

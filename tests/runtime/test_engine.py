@@ -470,6 +470,42 @@ def test_idle_workers_share_a_job(monkeypatch):
         assert bed.engine.stats().store.slices_by_bytes == {256: 2, 512: 1}
 
 
+@pytest.mark.parametrize("kind", [Kind.STORE, Kind.LOAD])
+def test_a_shared_job_leaves_from_its_end_whichever_worker_is_first(monkeypatch, kind):
+    """The end of a prefix is of no use without its beginning."""
+    monkeypatch.setattr("kvengine.runtime.engine._LEAST_SLICE_BYTES", 96)
+    keys, blocks = [key(n) for n in range(8)], [[n] for n in range(8)]
+    begun, go = threading.Event(), threading.Event()
+
+    def late(now, name):
+        """The last slice is copied last."""
+        if now is kind and name == keys[-1]:
+            begun.set()
+            assert go.wait(20)
+
+    with Bed(fault=late, threads=2, host_bytes=8 * 96) as bed:
+        if kind is Kind.LOAD:
+            bed.store(keys, blocks)
+        wait_until(lambda: bed.engine._transfers.num_idle == 2)
+        act = bed.engine.store if kind is Kind.STORE else bed.engine.load
+        job = act(keys, blocks)
+        assert begun.wait(20)
+        wait_until(lambda: bed.engine._transfers.num_idle == 1)
+        go.set()
+        assert bed.finished(job) == (DONE,) * 8
+        bed.store([key(8), key(9), key(10)], [[8], [9], [10]])
+        assert bed.engine.lookup(keys) == [Found.HIT] * 5 + [Found.MISS] * 3
+
+
+def test_an_engine_may_be_made_in_inference_mode(caplog):
+    """As engines of models often are; its threads are not in that mode."""
+    with torch.inference_mode(), Bed() as bed:
+        assert bed.store([key(1), key(2)], [[0], [1]]) == (DONE, DONE)
+        assert bed.load([key(1), key(2)], [[8], [9]]) == (DONE, DONE)
+        assert torch.equal(bed.page(8), bed.page(0))
+    assert not caplog.messages
+
+
 def test_engines_of_a_node_share_one_region(tmp_path):
     """Each rank's engine works in its own part of the file."""
     memories = [SharedMemory("node", 960, rank=rank, ranks=2, folder=tmp_path) for rank in range(2)]

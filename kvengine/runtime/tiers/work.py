@@ -17,6 +17,7 @@ __all__ = ["Deadlines", "Part", "Workers"]
 
 _log = logging.getLogger(__name__)
 _SWEEP_S = 0.05
+_MOST_CHUNKS_TOGETHER = 256
 
 
 @frozen(eq=False)
@@ -40,10 +41,10 @@ class Part:
 class Workers:
     """Threads for the parts of batches, in order of arrival, loads first.
 
-    Loaders only load. Storers store, and load as long as loads are queued; while all of them are
-    busy, one thread more does what can be done ahead. What waits although every thread is busy is
-    handled together, up to ``loads_together_bytes`` or ``stores_together_bytes``. Each queue takes
-    up to ``queue_bytes`` (a single larger part is taken by an empty queue).
+    Loaders only load. Storers store, and load as long as loads are queued; with ``ahead`` and while
+    all of them are busy, one thread more does what can be done ahead. What is queued beyond a part
+    per thread is handled together, up to ``loads_together_bytes`` or ``stores_together_bytes``.
+    Each queue takes up to ``queue_bytes`` (a single larger part is taken by an empty queue).
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Workers:
         loaders: int,
         storers: int,
         queue_bytes: int,
+        ahead: bool = False,
         loads_together_bytes: int = 0,
         stores_together_bytes: int = 0,
     ) -> None:
@@ -77,7 +79,8 @@ class Workers:
         self._deadlines = Deadlines(name)
         roles = {f"{name}-load-{i}": partial(self._work, False) for i in range(loaders)}
         roles |= {f"{name}-store-{i}": partial(self._work, True) for i in range(storers)}
-        roles[f"{name}-ahead"] = partial(self._work_ahead)
+        if ahead:
+            roles[f"{name}-ahead"] = partial(self._work_ahead)
         self._threads = [
             threading.Thread(target=work, name=label, daemon=True) for label, work in roles.items()
         ]
@@ -157,7 +160,7 @@ class Workers:
         return not (self._loads or self._ready or self._stores or self._running)
 
     def _take(self, stores: bool) -> list[Part]:
-        """What is next: one part, or several stores that go together; nothing at the end."""
+        """What is next: one part, or several that go together; nothing at the end."""
         ready = self._for_storers if stores else self._for_loaders
         with self._lock:
             while not self._closing:
@@ -264,12 +267,13 @@ class Deadlines:
 
 
 def _together(waiting: deque[Part], threads: int, most_bytes: int) -> list[Part]:
-    """The next part, and those after it of its kind for which no thread is free."""
+    """The next part, and those after it of its kind, but for one for every other thread."""
     parts = [waiting.popleft()]
-    num_bytes = parts[0].num_bytes
+    num_bytes, num_chunks = parts[0].num_bytes, len(parts[0].indices)
     while len(waiting) >= max(1, threads) and waiting[0].run == parts[0].run:
         num_bytes += waiting[0].num_bytes
-        if num_bytes > most_bytes:
+        num_chunks += len(waiting[0].indices)
+        if num_bytes > most_bytes or num_chunks > _MOST_CHUNKS_TOGETHER:
             break
         parts.append(waiting.popleft())
     return parts

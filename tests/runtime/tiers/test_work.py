@@ -39,6 +39,7 @@ def make(queue_bytes: int = 100, loaders: int = 0, together_bytes: int = 0) -> S
             loaders=loaders,
             storers=1,
             queue_bytes=queue_bytes,
+            ahead=True,
             loads_together_bytes=together_bytes,
             stores_together_bytes=together_bytes,
         )
@@ -280,6 +281,7 @@ def test_loads_that_waited_are_handled_together_as_well():
     """Those for which no loader is free."""
     stage = make(loaders=1, together_bytes=10)
     stage.workers.store([stage.part("storing")])
+    assert stage.begun.wait(5)
     stage.workers.load([stage.part("loading")])
     wait_until(lambda: not stage.workers.queued_bytes)
     some = Together()
@@ -289,6 +291,19 @@ def test_loads_that_waited_are_handled_together_as_well():
 
     assert [key for keys in some.seen for key in keys] == [b"a", b"b", b"c"]
     assert len(some.seen) < 3
+
+
+def test_no_more_than_256_chunks_go_together():
+    """However small they are, and if they have no bytes at all."""
+    stage = make(together_bytes=10)
+    stage.workers.store([stage.part("running")])
+    assert stage.begun.wait(5)
+    some = Together()
+    stage.workers.store([some.part(str(number), 0) for number in range(300)])
+    stage.go.set()
+    stage.workers.close(10)
+
+    assert [len(keys) for keys in some.seen] == [256, 44]
 
 
 def test_one_that_is_too_late_does_not_hold_up_the_others():

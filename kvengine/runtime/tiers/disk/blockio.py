@@ -81,7 +81,7 @@ class BlockIO:
     """Vectored I/O of pieces that each begin at a block of a file. Thread-safe.
 
     ``read`` and ``write`` raise ``OSError``; ``EIO`` also stands for a file that ends early. A
-    system call moves up to ``call_bytes`` in place.
+    system call moves up to ``call_bytes`` in place, whole blocks.
     """
 
     def __init__(self, files: Files, mode: DirectMode, call_bytes: int = 8 << 20) -> None:

@@ -14,6 +14,7 @@ from kvengine.runtime.tiers.disk.catalog import Catalog
 from kvengine.runtime.tiers.disk.cleaner import Cleaner
 from kvengine.runtime.tiers.disk.descriptors import Descriptors
 from kvengine.runtime.tiers.disk.files import Files
+from kvengine.runtime.tiers.disk.format import BLOCK_BYTES
 from kvengine.runtime.tiers.disk.journal import Journal
 from kvengine.runtime.tiers.disk.lane import Lane, adopt, claim
 from kvengine.runtime.tiers.disk.options import DiskOptions, segment_bytes_for
@@ -32,8 +33,8 @@ from kvengine.units import format_bytes
 __all__ = ["Mount"]
 
 _log = logging.getLogger(__name__)
-_FLYING_BYTES = 4 << 20  # with more than that under way a disk is not faster, often slower
-_LEAST_CALL_BYTES = 1 << 20
+_FLYING_BLOCKS = (4 << 20) // BLOCK_BYTES  # with more under way a disk is not faster, but slower
+_LEAST_CALL_BLOCKS = (1 << 20) // BLOCK_BYTES
 _OPEN_LOCK_S = 30.0
 _TICK_LOCK_S = 1.0
 
@@ -122,7 +123,7 @@ class Mount:
         descriptors = Descriptors(files, mode)
         threads = max(options.n_read_threads, options.n_write_threads)
         self.device = Device(
-            BlockIO(files, mode, max(_LEAST_CALL_BYTES, _FLYING_BYTES // threads)),
+            BlockIO(files, mode, max(_LEAST_CALL_BLOCKS, _FLYING_BLOCKS // threads) * BLOCK_BYTES),
             descriptors,
             reads=options.n_read_threads + options.n_write_threads,  # idle storers load as well
         )

@@ -64,6 +64,7 @@ class DiskTier(Tier):
             loaders=options.n_read_threads + 1,
             storers=options.n_write_threads,
             queue_bytes=options.queue_bytes,
+            ahead=True,
         )
         self._closing = False
         self._tend_s = 0.0

@@ -78,8 +78,9 @@ class ValkeyTier(Tier):
             loaders=options.threads + 1,
             storers=options.threads,
             queue_bytes=options.queue_bytes,
-            loads_together_bytes=_CALL_BYTES,
-            stores_together_bytes=self._put_bytes,
+            # In a cluster each chunk is asked for by itself, and nodes fail one by one.
+            loads_together_bytes=0 if options.cluster else _CALL_BYTES,
+            stores_together_bytes=0 if options.cluster else self._put_bytes,
         )
 
     def exists(self, keys: Sequence[bytes]) -> list[bool | None]:
@@ -261,7 +262,7 @@ class ValkeyTier(Tier):
         self, parts: Sequence[Part], ask: Callable[[Store, float], Answer]
     ) -> Answer | None:
         """The answer; or None when there is none, and the outcomes of the parts say why."""
-        until_s = max(part.batch.deadline_s for part in parts)  # each has its own besides
+        until_s = max(part.batch.deadline_s for part in parts)
         try:
             return self._attempt(lambda store: ask(store, until_s), until_s)
         except OutOfMemoryError:

@@ -9,13 +9,23 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kvengine.runtime.tiers.base import TierError
+from kvengine.runtime.tiers.base import Outcome, TierError
 from kvengine.runtime.tiers.disk.blockio import BlockIO, DirectMode, aligned_buffer
 from kvengine.runtime.tiers.disk.files import Files
 from kvengine.runtime.tiers.disk.format import BLOCK_BYTES
 from kvengine.runtime.tiers.disk.probe import probe_direct
 from kvengine.units import align_up
-from tests.runtime.tiers.kit import FaultyFiles, disk, get, keys_of, put, readable
+from tests.runtime.tiers.kit import (
+    FaultyFiles,
+    disk,
+    done,
+    get,
+    identity,
+    key_of,
+    keys_of,
+    put,
+    readable,
+)
 
 
 class Bits(Files):
@@ -28,16 +38,18 @@ class Bits(Files):
         return super().pwritev(fd, [buffers[0][:BLOCK_BYTES]], offset)
 
 
-@pytest.fixture(params=["direct", "buffered", "bits"])
+@pytest.fixture(params=["direct", "direct, small calls", "buffered", "bits"])
 def file(request, tmp_path):
     files = Bits() if request.param == "bits" else Files()
     dir_fd = files.open_dir(str(tmp_path))
-    mode = probe_direct(files, dir_fd, str(tmp_path), request.param == "direct" and "auto")
-    if request.param == "direct" and mode.memory_alignment is None:
+    direct = request.param.startswith("direct")
+    mode = probe_direct(files, dir_fd, str(tmp_path), direct and "auto")
+    if direct and mode.memory_alignment is None:
         pytest.skip("the file system of the test's directory knows no direct I/O")
     fd = files.open("file", os.O_RDWR | os.O_CREAT | mode.flag, dir_fd)
     files.allocate(fd, 16 << 20)
-    yield BlockIO(files, mode), fd
+    call_bytes = 3 * BLOCK_BYTES if "small" in request.param else 1 << 20
+    yield BlockIO(files, mode, call_bytes), fd
     os.close(fd)
     os.close(dir_fd)
 
@@ -148,3 +160,21 @@ def test_a_mode_switches_only_once(caplog):
         "direct I/O is refused on /there (Invalid argument, errno 22): "
         "all I/O is buffered from now on"
     ]
+
+
+@pytest.mark.parametrize("threads", range(1, 9))
+def test_large_chunks_are_cut_at_blocks_for_any_number_of_threads(tmp_path, threads):
+    """Direct I/O takes nothing else; what is refused once is buffered for good."""
+    size = 5 << 20
+    options = {"max_bytes": 96 << 20, "segment_bytes": 16 << 20}
+    options |= {"n_read_threads": threads, "n_write_threads": threads}
+    with disk(tmp_path, identity(size), **options) as tier:
+        if tier._mount.device.io.mode.memory_alignment is None:
+            pytest.skip("the file system of the test's directory knows no direct I/O")
+        room = aligned_buffer(size)
+        assert done(tier.put([(key_of(1), room)])) == (Outcome.DONE,)
+        assert done(tier.get([(key_of(1), room)])) == (Outcome.DONE,)
+        ways = tier.stats().io_bytes
+
+    assert "buffered" not in ways
+    assert ways["direct"] > 2 * size
