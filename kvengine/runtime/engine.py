@@ -405,6 +405,9 @@ class OffloadEngine:
         for last, found, good in booked:
             if last.job.kind is Kind.STORE and good:
                 self._gateway.pass_on(good)
+            if len(good) == len(found):
+                last.job.settle(last.indices, Outcome.DONE)
+                continue
             for outcome in set(found):
                 which = zip(last.indices, found, strict=True)
                 last.job.settle([index for index, its in which if its is outcome], outcome)
