@@ -1,5 +1,6 @@
 import threading
 import time
+from unittest import mock
 
 import numpy as np
 import torch
@@ -7,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from kvengine.runtime import HostTier, OffloadEngine, allocate
+from kvengine.runtime import HostTier, OffloadEngine, allocate, engine
 from kvengine.runtime.jobs import Kind
 from kvengine.runtime.pool import Found
 from kvengine.runtime.tiers.base import Outcome
@@ -44,8 +45,14 @@ class NoWrongByte(RuleBasedStateMachine):
         behind=st.integers(0, 2),
         write=st.sampled_from(["through", "late"]),
         in_flight_chunks=st.sampled_from([1, 2, 100]),
+        threads=st.integers(1, 3),
+        least_slice_bytes=st.sampled_from([1, 1 << 20]),
     )
-    def begin(self, plan, chunks, policy, behind, write, in_flight_chunks):
+    def begin(
+        self, plan, chunks, policy, behind, write, in_flight_chunks, threads, least_slice_bytes
+    ):
+        self.slicing = mock.patch.object(engine, "_LEAST_SLICE_BYTES", least_slice_bytes)
+        self.slicing.start()
         self.plan, self.cache = plan, allocate(plan)
         self.sizes = plan.offload.chunk_bytes
         self.tiers = [MemoryTier(f"memory{n}", patient=n == 0) for n in range(behind)]
@@ -54,6 +61,7 @@ class NoWrongByte(RuleBasedStateMachine):
             self.cache,
             [HostTier(budget_bytes=chunks * max(self.sizes), eviction_policy=policy), *self.tiers],
             in_flight_bytes=in_flight_chunks * max(self.sizes),
+            threads=threads,
             write=write,
             fault=self.fault,
         )
@@ -233,6 +241,7 @@ class NoWrongByte(RuleBasedStateMachine):
     def teardown(self):
         if self.engine is None:
             return
+        self.slicing.stop()
         self.engine.close()
         assert copy_threads() == []
         for job in list(self.busy):

@@ -4,7 +4,7 @@ A segment is one file of fixed size, laid out in blocks of 4096 bytes::
 
     header                      magic, size, nonce, sequence, identity
     extent, extent, ...         a head with its entries, then their payloads, each from a block's
-                                start; written by one call, possibly with gaps between extents
+                                start; written in one go, possibly with gaps between extents
     index                       all entries again and a trailer at the very end: sealed
 
 The nonce is drawn anew whenever a segment is (re)used, so that nothing left over in a reused file

@@ -25,7 +25,7 @@ Want = tuple[int, Place, memoryview]
 
 
 def runs(wants: Sequence[Want], most_bytes: int) -> Iterator[list[Want]]:
-    """Chunks in groups that one call reads: next to each other on disk, ``most_bytes`` at most."""
+    """Chunks in groups read in one go: next to each other on disk, ``most_bytes`` at most."""
     run: list[Want] = []
     run_bytes = 0
     for want in sorted(wants, key=lambda w: (w[1].segment.header.sequence, w[1].entry.offset)):

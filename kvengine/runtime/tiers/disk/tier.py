@@ -94,7 +94,7 @@ class DiskTier(Tier):
         return batch
 
     def get(self, items: Sequence[Item], timeout_s: float | None = None) -> Batch:
-        """Read chunks, neighbours with one call; see ``Tier.get``."""
+        """Read chunks, neighbours in one go; see ``Tier.get``."""
         batch = self._batch(items, timeout_s)
         mount = self._mount
         places = mount.catalog.find(batch.keys) if mount else [None] * len(items)
@@ -287,7 +287,7 @@ class DiskTier(Tier):
 
 
 def _share(chunks: Sequence[Put] | Sequence[Want], threads: int) -> int:
-    """The bytes that one call moves: enough to be quick, and some for every thread if there are."""
+    """The bytes that a thread moves in one go: enough to be quick, some for every thread."""
     share = ceil_div(sum(len(chunk[2]) for chunk in chunks), threads)
     return min(max(share, _LEAST_CALL_BYTES), _MOST_CALL_BYTES)
 

@@ -1,4 +1,4 @@
-"""Writing chunks from the caller's buffers, neighbours with one call; trouble is an outcome."""
+"""Writing chunks from the caller's buffers, neighbours in one go; trouble is an outcome."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Put = tuple[int, bytes, memoryview]
 
 
 def extents(puts: Sequence[Put], most_bytes: int) -> Iterator[list[Put]]:
-    """Chunks in groups that one call writes, of ``most_bytes`` at most, or one larger chunk."""
+    """Chunks in groups written in one go, of ``most_bytes`` at most, or one larger chunk."""
     extent: list[Put] = []
     extent_bytes = 0
     for put in puts:
@@ -41,7 +41,7 @@ def extents(puts: Sequence[Put], most_bytes: int) -> Iterator[list[Put]]:
 
 
 class PutExtent:
-    """Chunks of a batch that one call writes."""
+    """Chunks of a batch that are written in one go."""
 
     def __init__(self, puts: Sequence[Put]) -> None:
         self.puts = puts

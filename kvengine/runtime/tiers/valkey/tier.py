@@ -262,6 +262,7 @@ class ValkeyTier(Tier):
         self, parts: Sequence[Part], ask: Callable[[Store, float], Answer]
     ) -> Answer | None:
         """The answer; or None when there is none, and the outcomes of the parts say why."""
+        # A batch whose own deadline is earlier is done by then all the same: see ``Deadlines``.
         until_s = max(part.batch.deadline_s for part in parts)
         try:
             return self._attempt(lambda store: ask(store, until_s), until_s)
