@@ -68,6 +68,7 @@ class Workers:
         self._load_bytes = 0
         self._store_bytes = 0
         self._running = 0
+        self._free_loaders = 0
         self._free_storers = 0
         self._storers = storers
         self._closing = False
@@ -91,6 +92,16 @@ class Workers:
     def queued_bytes(self) -> int:
         """Bytes waiting in both queues."""
         return self._load_bytes + self._store_bytes
+
+    @property
+    def idle_storers(self) -> int:
+        """Threads that would begin a store at once."""
+        return self._free_storers - len(self._loads) - len(self._stores)
+
+    @property
+    def idle_loaders(self) -> int:
+        """Threads that would begin a load at once."""
+        return self._free_loaders + self._free_storers - len(self._loads)
 
     def watch(self, batch: Batch) -> None:
         """See to it that the batch is done at its deadline, whatever hangs."""
@@ -174,8 +185,10 @@ class Workers:
                     self._for_ahead.notify()
                 else:
                     self._free_storers += stores
+                    self._free_loaders += not stores
                     ready.wait()
                     self._free_storers -= stores
+                    self._free_loaders -= not stores
                     continue
                 self._running += 1
                 return parts

@@ -30,6 +30,7 @@ class FileName:
 class _Open:
     fd: int
     users: int = 0
+    kept: bool = True
 
 
 class Descriptors:
@@ -60,30 +61,41 @@ class Descriptors:
         finally:
             with self._lock:
                 entry.users -= 1
-                unwanted = entry.users == 0 and self._open.get(file) is not entry
+                unwanted = entry.users == 0 and not entry.kept
             if unwanted:
                 self._close([entry])
+
+    def renamed(self, file: FileName, new: FileName) -> None:
+        """Know an open file by its new name."""
+        with self._lock:
+            entry = self._open.pop(file, None)
+            if entry is not None:
+                self._open[new] = entry
 
     def forget(self, file: FileName) -> None:
         """Close a file as soon as nobody uses it; a later ``borrow`` opens it anew."""
         with self._lock:
             entry = self._open.pop(file, None)
-            idle = entry is not None and entry.users == 0
-        if entry is not None and idle:
-            self._close([entry])
+            unused = self._let_go([entry] if entry else [])
+        self._close(unused)
 
     def close(self) -> None:
         """Close every file, those in use when their use ends."""
         with self._lock:
-            entries = [entry for entry in self._open.values() if entry.users == 0]
+            unused = self._let_go(list(self._open.values()))
             self._open.clear()
-        self._close(entries)
+        self._close(unused)
 
     def _surplus(self) -> list[_Open]:
         if len(self._open) <= self._most:
             return []
         oldest = list(self._open)[: len(self._open) - self._most]
         return [self._open.pop(file) for file in oldest if self._open[file].users == 0]
+
+    def _let_go(self, entries: list[_Open]) -> list[_Open]:
+        for entry in entries:
+            entry.kept = False
+        return [entry for entry in entries if entry.users == 0]
 
     def _close(self, entries: list[_Open]) -> None:
         for entry in entries:

@@ -53,8 +53,8 @@ class Journal:
     ) -> None:
         self.evictions = 0
         """Chunks that left because their segment's file was needed."""
-        self.on_roll: Callable[[], None] = lambda: None
-        """Called when a segment was closed and another begun."""
+        self.on_full: Callable[[], None] = lambda: None
+        """Called when a segment was closed and another begun, and when one can be sealed."""
         self._files = files
         self._device = device
         self._space = space
@@ -64,6 +64,7 @@ class Journal:
         self._lock = threading.RLock()
         self._active: Segment | None = None
         self._closed: list[Segment] = []
+        self._full: list[Segment] = []
         self._spares: list[FileName] = []
         self._starting: FileName | None = None
         self._next: Segment | None = None
@@ -174,7 +175,15 @@ class Journal:
                 except OSError as error:
                     _log.warning("%s cannot be written on: %s", newest.file.path, error)
         for segment in list(self._closed):
-            self._seal_complete(segment)
+            self._seal(segment)
+
+    def seal_full(self) -> None:
+        """Write the index of segments that are full, so that no write has to wait for that."""
+        with self._lock:
+            complete = [segment for segment in self._full if not segment.writing]
+            self._full = [segment for segment in self._full if segment.writing]
+        for segment in complete:
+            self._seal(segment)
 
     def shrink(self, most_bytes: int) -> None:
         """Remove segments, oldest first, until this owner occupies ``most_bytes`` at most."""
@@ -207,7 +216,7 @@ class Journal:
             self._spare_next()
             left = self._segments()
             files = [*(segment.file for segment in left), *self._spares]
-            self._active, self._closed, self._spares = None, [], []
+            self._active, self._closed, self._full, self._spares = None, [], [], []
         for segment in left:
             self._catalog.drop_segment(segment)
             segment.retire(0.0)
@@ -224,8 +233,8 @@ class Journal:
             self._spares = []
             if active is not None:
                 self._closed.append(active)
-        if active is not None:
-            self._seal_complete(active)
+                self._full.append(active)
+        self.seal_full()
 
     def _write(self, place: Reservation, records: Sequence[Record], enter: Enter) -> None:
         try:
@@ -238,7 +247,9 @@ class Journal:
         finally:
             with self._lock:
                 place.segment.writing -= 1
-            self._seal_complete(place.segment)
+                full = place.segment is not self._active and not place.segment.writing
+            if full:
+                self.on_full()
 
     def _segments(self) -> list[Segment]:
         return [*self._closed, *(s for s in (self._active, self._next) if s is not None)]
@@ -266,8 +277,8 @@ class Journal:
         full, self._active = self._active, begun
         if full is not None:
             self._closed.append(full)
-            self._seal_complete(full)
-        self.on_roll()
+            self._full.append(full)
+        self.on_full()
         return begun
 
     def _begin(self, file: FileName) -> Segment:
@@ -320,11 +331,9 @@ class Journal:
             )
             return None
 
-    def _seal_complete(self, segment: Segment) -> None:
+    def _seal(self, segment: Segment) -> None:
         with self._lock:
-            if segment is self._active or segment.writing or segment.sealed:
-                return
-            if not segment.pin():
+            if segment.writing or segment.sealed or not segment.pin():
                 return
             segment.sealed = True
         try:

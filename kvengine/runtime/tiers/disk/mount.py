@@ -33,7 +33,7 @@ from kvengine.units import format_bytes
 __all__ = ["Mount"]
 
 _log = logging.getLogger(__name__)
-_FLYING_BLOCKS = (4 << 20) // BLOCK_BYTES  # with more under way a disk is not faster, but slower
+_FLYING_BLOCKS = (8 << 20) // BLOCK_BYTES  # with more under way a disk is not faster, but slower
 _LEAST_CALL_BLOCKS = (1 << 20) // BLOCK_BYTES
 _OPEN_LOCK_S = 30.0
 _TICK_LOCK_S = 1.0

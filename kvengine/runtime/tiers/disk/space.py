@@ -120,7 +120,7 @@ class Space:
             return file
         renamed = self.file(file.name.removesuffix(old) + new)
         self._root.files.rename(file.name, file.dir_fd, renamed.name, renamed.dir_fd)
-        self._descriptors.forget(file)
+        self._descriptors.renamed(file, renamed)
         return renamed
 
     def _create(self) -> FileName:

@@ -87,7 +87,7 @@ class DiskTier(Tier):
         batch.when_done(self._pending.strike)
         if new:
             most_bytes = min(
-                mount.space.segment_bytes // 8, _share(new, self._options.n_write_threads)
+                mount.space.segment_bytes // 8, _share(new, self._workers.idle_storers)
             )
             self._workers.watch(batch)
             self._workers.store(self._stores(mount, batch, extents(new, most_bytes)))
@@ -109,8 +109,7 @@ class DiskTier(Tier):
         batch.settle_many(misses, Outcome.MISS)
         self._tally.missed(len(misses))
         if wants and mount is not None:
-            threads = self._options.n_read_threads + self._options.n_write_threads
-            most_bytes = _share(wants, threads)
+            most_bytes = _share(wants, self._workers.idle_loaders)
             self._workers.watch(batch)
             self._workers.load(
                 [
@@ -251,7 +250,7 @@ class DiskTier(Tier):
         mount = Mount(
             self._files, self._options, self._identity, self._pending, self._tally, again=again
         )
-        mount.journal.on_roll = self._wake.set
+        mount.journal.on_full = self._wake.set
         return mount
 
     def _keep(self) -> None:
@@ -281,6 +280,7 @@ class DiskTier(Tier):
         mount.journal.prepare()
         mount.cleaner.clean()
         mount.journal.begin_next()
+        mount.journal.seal_full()
         if time.monotonic() >= self._tend_s:
             self._tend_s = time.monotonic() + self._options.refresh_s
             mount.tend()
@@ -288,7 +288,7 @@ class DiskTier(Tier):
 
 def _share(chunks: Sequence[Put] | Sequence[Want], threads: int) -> int:
     """The bytes that a thread moves in one go: enough to be quick, some for every thread."""
-    share = ceil_div(sum(len(chunk[2]) for chunk in chunks), threads)
+    share = ceil_div(sum(len(chunk[2]) for chunk in chunks), max(1, threads))
     return min(max(share, _LEAST_CALL_BYTES), _MOST_CALL_BYTES)
 
 
