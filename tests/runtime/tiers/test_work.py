@@ -59,6 +59,21 @@ def test_loads_go_before_stores():
     assert stage.order == ["running", "load 1", "load 2", "store 1", "store 2"]
 
 
+def test_idle_threads_are_those_that_would_begin_at_once():
+    """What is queued already will take some of them."""
+    stage = make(loaders=2)
+    workers = stage.workers
+    wait_until(lambda: (workers.idle_loaders, workers.idle_storers) == (3, 1))
+    stage.workers.store([stage.part("running")])
+    assert stage.begun.wait(5)
+    assert (workers.idle_loaders, workers.idle_storers) == (2, 0)
+    workers.store([stage.part("waiting")])
+    wait_until(lambda: workers.idle_storers == -1)
+    stage.go.set()
+    wait_until(lambda: (workers.idle_loaders, workers.idle_storers) == (3, 1))
+    workers.close(10)
+
+
 def test_loaders_never_store():
     """A read never waits behind a write: loaders are free while storers are busy."""
     stage = make(loaders=1)

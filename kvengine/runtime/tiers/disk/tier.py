@@ -109,7 +109,7 @@ class DiskTier(Tier):
         batch.settle_many(misses, Outcome.MISS)
         self._tally.missed(len(misses))
         if wants and mount is not None:
-            most_bytes = _share(wants, self._workers.idle_loaders)
+            most_bytes = _share(wants, self._workers.idle_loaders - 1)  # one is for checksums
             self._workers.watch(batch)
             self._workers.load(
                 [
@@ -287,7 +287,7 @@ class DiskTier(Tier):
 
 
 def _share(chunks: Sequence[Put] | Sequence[Want], threads: int) -> int:
-    """The bytes that a thread moves in one go: enough to be quick, some for every thread."""
+    """The bytes that a thread moves in one go: enough to be quick, some for every idle thread."""
     share = ceil_div(sum(len(chunk[2]) for chunk in chunks), max(1, threads))
     return min(max(share, _LEAST_CALL_BYTES), _MOST_CALL_BYTES)
 

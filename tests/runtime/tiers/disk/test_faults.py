@@ -8,10 +8,12 @@ import os
 import random
 import shutil
 import subprocess
+import time
 
 import pytest
 
 from kvengine.runtime.tiers.base import Outcome, TierError
+from kvengine.runtime.tiers.disk import journal
 from kvengine.runtime.tiers.health import Guarded
 from tests.runtime.tiers.kit import (
     DONE,
@@ -54,6 +56,28 @@ def test_a_write_that_fails_is_a_failure_and_costs_nothing_else(tmp_path, files,
     assert lines
     assert os.strerror(number) in lines[0]
     assert str(tmp_path) in lines[0]
+
+
+def test_an_index_that_cannot_be_written_is_said_once_and_missed_by_nobody(
+    tmp_path, files, monkeypatch, caplog
+):
+    """The next start scans the segment instead."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    keys = keys_of(range(200))
+    with monkeypatch.context() as faulty:
+        faulty.setattr(journal, "seal", refuse)
+        with disk(tmp_path, files=files) as tier:
+            put(tier, keys)
+            wait_until(lambda: "stays without an index" in caplog.text)
+            time.sleep(0.3)
+    lines = [line for line in caplog.messages if "stays without an index" in line]
+
+    assert len(lines) == len(set(lines)) == len(segments(tmp_path))
+    with disk(tmp_path) as tier:
+        assert readable(tier, keys) == keys
 
 
 @pytest.mark.parametrize("number", NUMBERS[:1] + NUMBERS[3:4], ids=errno.errorcode.get)

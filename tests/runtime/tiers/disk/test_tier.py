@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kvengine.runtime.tiers.base import Outcome, TierError
+from kvengine.runtime.tiers.disk.blockio import aligned_buffer
 from tests.runtime.tiers.kit import (
     CHUNK_BYTES,
     DONE,
@@ -152,6 +153,30 @@ def test_neighbours_are_written_and_read_with_one_call(tmp_path):
     assert sizes[512 * KIB] == 1  # written with the head of the extent
     assert sizes[256 * KIB] == 1  # read without it
     assert CHUNK_BYTES not in sizes
+
+
+def test_a_batch_is_shared_among_idle_threads_and_whole_when_there_is_none(tmp_path):
+    """Two halves at once when both are free; else one call for all is quicker (R27)."""
+    size, files = 256 * KIB, FaultyFiles()
+    room = aligned_buffer(size)
+
+    def store(tier, keys):
+        return tier.put([(key, room) for key in keys])
+
+    options = {"files": files, "segment_bytes": 16 * MIB, "max_bytes": 128 * MIB}
+    with disk(tmp_path, identity(size), **options) as tier:
+        wait_until(lambda: tier._workers.idle_storers == 2)
+        done(store(tier, KEYS[:8]))
+        halves = tier.stats().io_sizes
+        files.delay["pwritev"] = 0.1
+        busy = [store(tier, [key]) for key in KEYS[8:10]]
+        wait_until(lambda: tier._workers.idle_storers == 0)
+        for batch in [store(tier, KEYS[10:18]), *busy]:
+            done(batch)
+        whole = tier.stats().io_sizes
+
+    assert (halves.get(2 * MIB), halves.get(4 * MIB)) == (2, None)
+    assert (whole.get(2 * MIB), whole.get(4 * MIB)) == (2, 1)
 
 
 def test_loads_do_not_wait_for_queued_stores(tmp_path):
@@ -320,6 +345,19 @@ def test_close_finishes_what_is_queued(tmp_path):
     assert set(batch.outcomes) == {DONE}
     with disk(tmp_path) as tier:
         assert readable(tier, KEYS) == KEYS
+
+
+def test_a_segment_is_opened_once_though_its_file_is_renamed(tmp_path):
+    """Files change their names when they are used anew; no write waits for an open."""
+    files = FaultyFiles()
+    with disk(tmp_path, files=files) as tier:
+        for start in range(0, 3000, 100):
+            put(tier, keys_of(range(start, start + 100)))
+        assert tier.stats().evictions > 0
+        opened = files.calls.count("open")
+        names = {path.name for path in segments(tmp_path)}
+
+    assert opened <= len(names)
 
 
 def test_no_descriptor_is_left_open(tmp_path):
