@@ -7,7 +7,7 @@ has to compute and to verify checksums as well. On a machine of few cores that t
 server has, and server and client share.
 
     python benchmarks/store.py [--url valkey://host] [--mib 256] [--chunk-kib 128 1024]
-        [--threads 1 4] [--runs 5]
+        [--threads 1 4] [--runs 15]
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def main() -> None:
     parser.add_argument("--mib", type=int, default=256)
     parser.add_argument("--chunk-kib", type=int, nargs="+", default=[128, 1024])
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 4])
-    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--runs", type=int, default=15)
     arguments = parser.parse_args()
     with contextlib.nullcontext(arguments.url) if arguments.url else server() as url:
         print(f"{arguments.mib} MiB, medians of {arguments.runs} runs")
