@@ -2,11 +2,14 @@
 
 Every ratio is of two times taken one after the other in the same run; runs alternate. Raw means
 ``pwrite``/``preadv`` of one chunk per call into one file made at full size, with the tier's own
-O_DIRECT mode and fsync policy; "fresh" files are new, "again" ones are written over, as a tier does
-once it is full. Both have as much room and go through all of it before they write over anything,
-for a device (or the machine below a virtual one) is quicker where it wrote lately. A round has to
-be long beside its start: a fast disk takes 60 ms for 256 MiB. Where vLLM 0.32 is importable (run
-this with its Python, and this folder's parent on PYTHONPATH), its tier takes its turn as well.
+O_DIRECT mode and fsync policy (a sync after each chunk, or whenever a segment would be full; no
+time ends before what was full is synced). "fresh" files are new, "again" ones are written over, as
+a tier does once it is full. Both have as much room and go through all of it before they write over
+anything, for a device (or the machine below a virtual one) is quicker where it wrote lately. A
+round has to be long beside its start: a fast disk takes 60 ms for 256 MiB. Buffered and never
+synced, a raw write is a copy within memory, and checksums cost about as much. Where vLLM 0.32 is
+importable (run this with its Python, and this folder's parent on PYTHONPATH), its tier takes its
+turn as well.
 
     python benchmarks/disk.py [--dir DIR] [--mib 1024] [--chunk-kib 128 1024] [--threads 1 4]
         [--runs 5] [--fsync never|seal|put] [--buffered] [--reopen] [--policy]
@@ -141,13 +144,11 @@ def raw(place: Path, slots: Slots, threads: int, fsync: str, direct: bool, times
 
     def write(turn: int, number: int) -> None:
         os.pwritev(fd, [slots.chunks[number]], (turn * total + number * size) % room_bytes)
-        if fsync == "put":
+        if fsync == "put" or (fsync == "seal" and not (number + 1) * size % SEGMENT_BYTES):
             os.fdatasync(fd)
 
     def write_all(turn: int) -> None:
         shared(len(slots.chunks), threads, partial(write, turn))
-        if fsync == "seal":
-            os.fdatasync(fd)
 
     def make_and_write() -> None:
         os.posix_fallocate(fd, 0, total)
@@ -181,13 +182,19 @@ def ours(place: Path, slots: Slots, threads: int, fsync: str, direct: bool, time
     )
 
     with DiskTier(options, identity(len(slots.chunks[0]))) as tier:
-        times["write fresh"].append(timed(lambda: run(tier.put, slots.jobs())))
+
+        def write_all() -> None:
+            run(tier.put, slots.jobs())
+            while fsync == "seal" and tier._mount and tier._mount.journal.num_unsealed:
+                time.sleep(0.001)
+
+        times["write fresh"].append(timed(write_all))
         if not direct:
             make_cold(list((place / "ours").rglob("*.seg")))
         times["read"].append(timed(lambda: run(tier.get, slots.jobs())))
         for _ in range(REFILLS):
             slots.keys = [os.urandom(32) + bytes(4) for _ in slots.chunks]
-            again_s = timed(lambda: run(tier.put, slots.jobs()))
+            again_s = timed(write_all)
         times["write again"].append(again_s)
         stats = tier.stats()
         assert set(stats.io_bytes) - {"copied"} == {"direct" if direct else "buffered"}

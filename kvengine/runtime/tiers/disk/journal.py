@@ -36,6 +36,7 @@ __all__ = ["Fsync", "Journal", "NoRoom"]
 
 _log = logging.getLogger(__name__)
 _RETIRE_S = 1.0
+_MOST_UNSEALED = 2
 
 Fsync = Literal["never", "seal", "put"]
 Enter = Callable[[Segment, Sequence[Entry]], None]
@@ -65,6 +66,7 @@ class Journal:
         self._active: Segment | None = None
         self._closed: list[Segment] = []
         self._full: list[Segment] = []
+        self._num_sealing = 0
         self._spares: list[FileName] = []
         self._starting: FileName | None = None
         self._next: Segment | None = None
@@ -177,13 +179,19 @@ class Journal:
         for segment in list(self._closed):
             self._seal(segment)
 
+    @property
+    def num_unsealed(self) -> int:
+        """Full segments that still lack their index, and with fsync "seal" their place on disk."""
+        return len(self._full) + self._num_sealing
+
     def seal_full(self) -> None:
-        """Write the index of segments that are full, so that no write has to wait for that."""
-        with self._lock:
-            complete = [segment for segment in self._full if not segment.writing]
-            self._full = [segment for segment in self._full if segment.writing]
-        for segment in complete:
-            self._seal(segment)
+        """Write the index of each full segment that nobody writes to any more."""
+        while (segment := self._take_full()) is not None:
+            try:
+                self._seal(segment)
+            finally:
+                with self._lock:
+                    self._num_sealing -= 1
 
     def shrink(self, most_bytes: int) -> None:
         """Remove segments, oldest first, until this owner occupies ``most_bytes`` at most."""
@@ -250,6 +258,16 @@ class Journal:
                 full = place.segment is not self._active and not place.segment.writing
             if full:
                 self.on_full()
+            if self.num_unsealed > _MOST_UNSEALED:
+                self.seal_full()  # whoever does it for us does not keep up
+
+    def _take_full(self) -> Segment | None:
+        with self._lock:
+            segment = next((segment for segment in self._full if not segment.writing), None)
+            if segment is not None:
+                self._full.remove(segment)
+                self._num_sealing += 1
+            return segment
 
     def _segments(self) -> list[Segment]:
         return [*self._closed, *(s for s in (self._active, self._next) if s is not None)]

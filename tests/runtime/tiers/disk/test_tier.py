@@ -376,6 +376,21 @@ def test_no_descriptor_is_left_open(tmp_path):
     assert descriptors() == before
 
 
+def test_what_waits_for_its_sync_stays_little(tmp_path):
+    """A device that syncs slowly slows down stores: a power failure costs the same as ever."""
+    files = FaultyFiles()
+    files.delay["datasync"] = 0.05
+    with disk(tmp_path, files=files, fsync="seal") as tier:
+        journal = tier._mount.journal
+        unsealed = []
+        for start in range(0, 1000, 20):
+            put(tier, keys_of(range(start, start + 20)))
+            unsealed.append(journal.num_unsealed)
+        assert max(unsealed) <= 5
+        wait_until(lambda: journal.num_unsealed == 0)
+    assert files.calls.count("datasync") >= len(segments(tmp_path))
+
+
 def test_a_probe_tells_whether_the_directory_works(tmp_path):
     """By writing and reading a scratch file, of which nothing is left."""
     files = FaultyFiles()
