@@ -301,6 +301,7 @@ def measure(
         turns.append(lambda: vllm(place, slots, threads, direct, times))
     for number in range(arguments.runs + 1):
         for turn in turns if number % 2 else turns[::-1]:
+            os.sync()  # what the turn before left to be done is not this one's to do
             turn()
     return {name: some[1:] for name, some in times.items()}
 
