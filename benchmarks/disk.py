@@ -144,7 +144,8 @@ def raw(place: Path, slots: Slots, threads: int, fsync: str, direct: bool, times
 
     def write(turn: int, number: int) -> None:
         os.pwritev(fd, [slots.chunks[number]], (turn * total + number * size) % room_bytes)
-        if fsync == "put" or (fsync == "seal" and not (number + 1) * size % SEGMENT_BYTES):
+        filled = number * size // SEGMENT_BYTES < (number + 1) * size // SEGMENT_BYTES
+        if fsync == "put" or (fsync == "seal" and filled):
             os.fdatasync(fd)
 
     def write_all(turn: int) -> None:

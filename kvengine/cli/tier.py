@@ -32,7 +32,7 @@ examples:
 
 ls and verify only read, also while engines use the tier. gc says what it would remove: what no
 process owns and nobody wrote to for so long; --delete removes it. Exit code 1: verify found
-chunks that are not what was stored.
+chunks that are not what was stored, or something that it could not read.
 """
 _SPAN = re.compile(r"([0-9]+)([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     }
     try:
         return commands[arguments.what](arguments)
-    except TierError as error:
+    except (TierError, OSError) as error:
         raise UsageError(f"tier: {error}") from None
     except ModuleNotFoundError as error:
         raise UsageError(
@@ -74,9 +74,12 @@ def _ls(arguments: argparse.Namespace) -> int:
 
     found = look(arguments.dir)
     if arguments.json:
-        _print_json({"namespaces": [asdict(namespace) for namespace in found]})
-    elif found:
-        print_page([section for each in found for section in _namespace(each)], sys.stdout)
+        _print_json(asdict(found))
+        return 0
+    sections = [section for each in found.namespaces for section in _namespace(each)]
+    sections += _closed(found.closed)
+    if sections:
+        print_page(sections, sys.stdout)
     else:
         out("nothing is stored here\n")
     return 0
@@ -90,7 +93,7 @@ def _verify(arguments: argparse.Namespace) -> int:
         _print_json(asdict(found))
     else:
         print_page(list(_verified(found)), sys.stdout)
-    return 1 if found.bad or found.unreadable_segments else 0
+    return 1 if found.bad or found.unreadable_segments or found.closed else 0
 
 
 def _gc(arguments: argparse.Namespace) -> int:
@@ -129,7 +132,8 @@ def _namespace(found: NamespaceFacts) -> Iterator[Section]:
         (
             lane.lane,
             f"process {lane.owner.get('pid', '?')}" if lane.owner is not None else "none",
-            f"{lane.segments}",
+            f"{lane.segments}"
+            + (f", {lane.unreadable_segments} unreadable" if lane.unreadable_segments else ""),
             f"{lane.chunks:,}",
             format_bytes(lane.payload_bytes),
             format_bytes(lane.used_bytes),
@@ -156,6 +160,14 @@ def _verified(found: Verified) -> Iterator[Section]:
     if found.unreadable_segments:
         paths = tuple((path,) for path in found.unreadable_segments)
         yield Grid("segments that cannot be read", ("file",), paths, frozenset({"file"}))
+    yield from _closed(found.closed)
+
+
+def _closed(names: tuple[str, ...]) -> list[Section]:
+    """What nothing can be said of."""
+    rows = tuple((name,) for name in names)
+    title = "not looked into: links, or closed to this user"
+    return [Grid(title, ("directory",), rows, frozenset({"directory"}))] if rows else []
 
 
 def _collected(found: tuple[LaneFiles, ...], deleted: bool) -> Iterator[Section]:

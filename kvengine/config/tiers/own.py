@@ -67,8 +67,8 @@ class DiskTier(_QueuedTier):
         examples=(67108864,),
     )
     fsync: Literal["never", "seal", "put"] = option(
-        "When to wait for the device: never, when a segment is full, or before a store is done."
-        " Wrong bytes are impossible with each.",
+        "When to wait for the device: never, soon after a segment is full (a few may wait), or"
+        " before a store is done. Wrong bytes are impossible with each.",
         default="never",
         examples=("seal",),
     )

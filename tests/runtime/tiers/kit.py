@@ -154,8 +154,8 @@ class FaultyFiles(Files):
             raise OSError(number, os.strerror(number))
 
     def open(self, name: str, flags: int, dir_fd: int) -> int:
-        if name.endswith(".seg"):
-            self._meet("open")
+        if name.endswith((".seg", ".new")):
+            self._meet("open" if flags & os.O_CREAT == 0 else "create")
         return super().open(name, flags, dir_fd)
 
     def allocate(self, fd: int, num_bytes: int) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from attrs import frozen
 from xxhash import xxh3_128_digest
 
+from kvengine.runtime.tiers.base import TierError
 from kvengine.runtime.tiers.disk.blockio import BlockIO, DirectMode, aligned_buffer
 from kvengine.runtime.tiers.disk.descriptors import Descriptors, FileName
 from kvengine.runtime.tiers.disk.files import Files
@@ -19,7 +21,16 @@ from kvengine.runtime.tiers.disk.root import LaneFiles, Root
 from kvengine.runtime.tiers.disk.segment import Device, Segment
 from kvengine.units import align_up
 
-__all__ = ["BadChunk", "LaneFacts", "NamespaceFacts", "Verified", "collect", "look", "verify"]
+__all__ = [
+    "BadChunk",
+    "LaneFacts",
+    "NamespaceFacts",
+    "Seen",
+    "Verified",
+    "collect",
+    "look",
+    "verify",
+]
 
 _LOCK_S = 10.0
 Progress = Callable[[int, int], None]
@@ -53,6 +64,15 @@ class NamespaceFacts:
 
 
 @frozen(kw_only=True)
+class Seen:
+    """What a directory holds."""
+
+    namespaces: tuple[NamespaceFacts, ...]
+    closed: tuple[str, ...]
+    """Namespaces and lanes that this user may not look into, or that are none: links, say."""
+
+
+@frozen(kw_only=True)
 class BadChunk:
     """A chunk whose bytes are not those that were stored."""
 
@@ -71,20 +91,22 @@ class Verified:
     payload_bytes: int
     bad: tuple[BadChunk, ...]
     unreadable_segments: tuple[str, ...]
+    closed: tuple[str, ...]
+    """As in ``Seen``: what is in there was not verified."""
 
 
-def look(path: str) -> tuple[NamespaceFacts, ...]:
+def look(path: str) -> Seen:
     """What a disk tier's directory holds; reads indices, and scans what has none.
 
     Raises TierError if the directory is no disk tier. Processes that use it are not disturbed.
     """
-    with _Visit(path) as visit:
-        return tuple(visit.namespace(name) for name in visit.root.namespaces())
+    with _Visit(path, read_only=True) as visit:
+        return visit.look()
 
 
 def verify(path: str, progress: Progress = lambda done, total: None) -> Verified:
     """Read every chunk and compare it with its checksum. Raises as ``look`` does."""
-    with _Visit(path) as visit:
+    with _Visit(path, read_only=True) as visit:
         return visit.verify(progress)
 
 
@@ -94,10 +116,13 @@ def collect(
     """The lanes without an owner that nobody wrote to for ``unused_s``; with ``delete`` they go.
 
     What is left after a normal end is such a lane, too, until the next start takes it over.
+    Raises TierError for a directory that is no disk tier, or has no such namespace.
     """
     found = []
     with _Visit(path) as visit, visit.root.locked(_LOCK_S):
         root = visit.root
+        if namespace not in (None, *root.namespaces()):
+            raise TierError(f"{path} has no namespace {namespace!r}")
         for lane in root.lanes():
             if namespace not in (None, lane.namespace) or root.has_owner(lane):
                 continue
@@ -114,9 +139,9 @@ def collect(
 class _Visit:
     """A directory, open for reading."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, read_only: bool = False) -> None:
         self.files = Files()
-        self.root = Root(self.files, path, make_dir=False, make_lock=False)
+        self.root = Root(self.files, path, make_dir=False, make_lock=False, read_only=read_only)
         mode = DirectMode(None)
         self._descriptors = Descriptors(self.files, mode)
         self._device = Device(BlockIO(self.files, mode), self._descriptors, reads=1)
@@ -128,11 +153,10 @@ class _Visit:
         self._descriptors.close()
         self.root.close()
 
-    def namespace(self, digest: str) -> NamespaceFacts:
-        with self.root.directory(digest) as dir_fd:
-            identity = read_identity(self.files, dir_fd)
-        lanes = tuple(self._lane(lane) for lane in self.root.lanes_of(digest))
-        return NamespaceFacts(digest=digest, identity=identity, lanes=lanes)
+    def look(self) -> Seen:
+        closed = self.root.closed()
+        namespaces = [name for name in self.root.namespaces() if name not in closed]
+        return Seen(namespaces=tuple(map(self._namespace, namespaces)), closed=tuple(closed))
 
     def verify(self, progress: Progress) -> Verified:
         lanes = self.root.lanes()
@@ -141,30 +165,32 @@ class _Visit:
         bad: list[BadChunk] = []
         unreadable: list[str] = []
         for lane in lanes:
-            for name, segment in self._segments(lane):
-                if segment is None:
-                    unreadable.append(f"{self._path(lane)}/{name}")
-                    continue
-                entries = _live(segment)
-                chunks += len(entries)
-                payload_bytes += sum(entry.length for entry in entries)
-                bad += self._bad(segment, entries)
-                done += segment.header.segment_bytes
-                progress(min(done, total), total)
+            with self._segments(lane) as segments:
+                unreadable += [f"{self._path(lane)}/{n}" for n, found in segments if found is None]
+                for segment, entries in _live([found for _, found in segments if found]):
+                    chunks += len(entries)
+                    payload_bytes += sum(entry.length for entry in entries)
+                    bad += self._bad(segment, entries)
+                    done += segment.header.segment_bytes
+                    progress(min(done, total), total)
         return Verified(
             chunks=chunks,
             payload_bytes=payload_bytes,
             bad=tuple(bad),
             unreadable_segments=tuple(unreadable),
+            closed=tuple(self.root.closed()),
         )
 
+    def _namespace(self, digest: str) -> NamespaceFacts:
+        with self.root.directory(digest) as dir_fd:
+            identity = read_identity(self.files, dir_fd)
+        lanes = tuple(self._lane(lane) for lane in self.root.lanes_of(digest))
+        return NamespaceFacts(digest=digest, identity=identity, lanes=lanes)
+
     def _lane(self, lane: LaneFiles) -> LaneFacts:
-        found = [segment for _, segment in self._segments(lane)]
-        lengths: dict[bytes, int] = {}
-        whole = [segment for segment in found if segment is not None]
-        for segment in sorted(whole, key=lambda segment: segment.header.sequence):
-            lengths.update({entry.key: entry.length for entry in segment.entries})
-        chunks = [length for length in lengths.values() if length]
+        with self._segments(lane) as segments:
+            whole = [found for _, found in segments if found is not None]
+        chunks = [entry.length for _, entries in _live(whole) for entry in entries]
         owner = None
         if self.root.has_owner(lane):
             with self.root.directory(lane.namespace, lane.lane) as dir_fd:
@@ -172,25 +198,32 @@ class _Visit:
         return LaneFacts(
             lane=lane.lane,
             owner=owner,
-            segments=len(found),
-            unreadable_segments=len(found) - len(whole),
+            segments=len(segments),
+            unreadable_segments=len(segments) - len(whole),
             chunks=len(chunks),
             payload_bytes=sum(chunks),
             used_bytes=lane.num_bytes,
             last_used_s=lane.last_used_s,
         )
 
-    def _segments(self, lane: LaneFiles) -> Iterator[tuple[str, Segment | None]]:
+    @contextmanager
+    def _segments(self, lane: LaneFiles) -> Iterator[list[tuple[str, Segment | None]]]:
         """The segments of a lane; None for one that cannot be read or holds nothing of ours."""
+        found: list[tuple[str, Segment | None]] = []
         with self.root.directory(lane.namespace, lane.lane) as dir_fd:
             for name in lane.segments:
                 file = FileName(dir_fd, name, f"{self._path(lane)}/{name}", writable=False)
                 try:
-                    yield name, load(self.files, self._device, file, lane.namespace)
+                    found.append((name, load(self.files, self._device, file, lane.namespace)))
+                except FileNotFoundError:
+                    continue  # its owner uses the file anew
                 except OSError:
-                    yield name, None
-                finally:
-                    self._descriptors.forget(file)
+                    found.append((name, None))
+                self._descriptors.forget(file)
+            yield found
+            for _, segment in found:
+                if segment is not None:
+                    self._descriptors.forget(segment.file)
 
     def _bad(self, segment: Segment, entries: list[Entry]) -> Iterator[BadChunk]:
         for entry in entries:
@@ -214,7 +247,13 @@ class _Visit:
         return f"{self.root.path}/{lane.namespace}/{lane.lane}"
 
 
-def _live(segment: Segment) -> list[Entry]:
-    """The chunks that a segment leads to: the last word on each key counts."""
-    latest = {entry.key: entry for entry in segment.entries}
-    return [entry for entry in latest.values() if entry.length]
+def _live(segments: Sequence[Segment]) -> list[tuple[Segment, list[Entry]]]:
+    """The chunks that segments of a lane lead to: the last word on each key counts."""
+    latest: dict[bytes, tuple[Segment, Entry]] = {}
+    for segment in sorted(segments, key=lambda segment: segment.header.sequence):
+        latest |= {entry.key: (segment, entry) for entry in segment.entries}
+    live: dict[Segment, list[Entry]] = {segment: [] for segment in segments}
+    for segment, entry in latest.values():
+        if entry.length:
+            live[segment].append(entry)
+    return list(live.items())

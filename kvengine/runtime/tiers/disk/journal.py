@@ -11,7 +11,7 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 from kvengine.runtime.tiers.complaints import Complaints
@@ -36,7 +36,7 @@ __all__ = ["Fsync", "Journal", "NoRoom"]
 
 _log = logging.getLogger(__name__)
 _RETIRE_S = 1.0
-_MOST_UNSEALED = 2
+_MOST_UNSEALED = 2  # more are sealed by those who write; a start after a kill scans them
 
 Fsync = Literal["never", "seal", "put"]
 Enter = Callable[[Segment, Sequence[Entry]], None]
@@ -66,7 +66,7 @@ class Journal:
         self._active: Segment | None = None
         self._closed: list[Segment] = []
         self._full: list[Segment] = []
-        self._num_sealing = 0
+        self._sealing: list[Segment] = []
         self._spares: list[FileName] = []
         self._starting: FileName | None = None
         self._next: Segment | None = None
@@ -132,12 +132,12 @@ class Journal:
 
     def write_deleted(self, keys: Sequence[bytes]) -> None:
         """Write that keys were deleted, for the next start. Raises as ``write`` does."""
-        self.write([Record.of(key, memoryview(b"")) for key in keys])
+        self.write([Record.of(key, memoryview(b"")) for key in keys], lambda *_: None)
 
     def oldest(self) -> Segment | None:
         """The segment that leaves next; None when there is none that could."""
         with self._lock:
-            return next((segment for segment in self._closed if not segment.writing), None)
+            return next(self._victims(), None)
 
     def retire(self, segment: Segment, *, keep_file: bool) -> bool:
         """Give a segment up and keep its file for the next, or remove it; False if it is read."""
@@ -161,6 +161,8 @@ class Journal:
             for segment in sorted(found, key=lambda segment: segment.header.sequence):
                 self._catalog.add(segment, segment.entries)
                 self._closed.append(segment)
+                if not segment.sealed:
+                    self._full.append(segment)
             self._closed.sort(key=lambda segment: segment.header.sequence)
             if self._closed:
                 self._sequence = max(self._sequence, self._closed[-1].header.sequence)
@@ -174,24 +176,21 @@ class Journal:
                     if newest.sealed:
                         unseal(self._device, newest)
                     self._active = self._closed.pop()
+                    self._full = [segment for segment in self._full if segment is not newest]
                 except OSError as error:
                     _log.warning("%s cannot be written on: %s", newest.file.path, error)
-        for segment in list(self._closed):
-            self._seal(segment)
+        self.seal_full()
 
     @property
     def num_unsealed(self) -> int:
         """Full segments that still lack their index, and with fsync "seal" their place on disk."""
-        return len(self._full) + self._num_sealing
+        with self._lock:
+            return len(self._full) + len(self._sealing)
 
     def seal_full(self) -> None:
         """Write the index of each full segment that nobody writes to any more."""
-        while (segment := self._take_full()) is not None:
-            try:
-                self._seal(segment)
-            finally:
-                with self._lock:
-                    self._num_sealing -= 1
+        while self._seal_one():
+            pass
 
     def shrink(self, most_bytes: int) -> None:
         """Remove segments, oldest first, until this owner occupies ``most_bytes`` at most."""
@@ -258,16 +257,13 @@ class Journal:
                 full = place.segment is not self._active and not place.segment.writing
             if full:
                 self.on_full()
-            if self.num_unsealed > _MOST_UNSEALED:
-                self.seal_full()  # whoever does it for us does not keep up
+            while self.num_unsealed > _MOST_UNSEALED and self._seal_one():
+                pass
 
-    def _take_full(self) -> Segment | None:
-        with self._lock:
-            segment = next((segment for segment in self._full if not segment.writing), None)
-            if segment is not None:
-                self._full.remove(segment)
-                self._num_sealing += 1
-            return segment
+    def _victims(self) -> Iterator[Segment]:
+        """Segments that could leave now, the oldest first."""
+        busy = self._sealing
+        return (one for one in self._closed if not one.writing and one not in busy)
 
     def _segments(self) -> list[Segment]:
         return [*self._closed, *(s for s in (self._active, self._next) if s is not None)]
@@ -327,7 +323,7 @@ class Journal:
     def _next_file(self) -> FileName:
         """A file for the next segment: a spare one, a new one, or the oldest one's."""
         file = self._spares.pop(0) if self._spares else self._grow(self.used_bytes)
-        for victim in [segment for segment in self._closed if not segment.writing]:
+        for victim in list(self._victims()):
             if file is not None:
                 break
             if self.retire(victim, keep_file=True):
@@ -349,11 +345,25 @@ class Journal:
             )
             return None
 
-    def _seal(self, segment: Segment) -> None:
+    def _seal_one(self) -> bool:
+        """Seal a segment that is full and written; False if there is none."""
         with self._lock:
-            if segment.writing or segment.sealed or not segment.pin():
-                return
-            segment.sealed = True
+            segment = next((segment for segment in self._full if not segment.writing), None)
+            if segment is None:
+                return False
+            self._full.remove(segment)
+            self._sealing.append(segment)
+        try:
+            self._seal(segment)
+        finally:
+            with self._lock:
+                self._sealing.remove(segment)
+        return True
+
+    def _seal(self, segment: Segment) -> None:
+        if not segment.pin():
+            return
+        segment.sealed = True
         try:
             seal(self._device, segment)
             if self._fsync != "never":

@@ -68,6 +68,8 @@ class Mount:
                     self.lane = claim(self.root, identity)
                     undo.callback(self.lane.close)
                     adopt(self.root, self.lane)
+                    if options.max_bytes is not None:
+                        self.root.make_room(0, options.max_bytes)
                     used_bytes = self.root.used_bytes()
                 self._open(files, options, identity, used_bytes)
                 self.reader = Reader(self.device, self.catalog, tally)

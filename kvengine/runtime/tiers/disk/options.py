@@ -42,7 +42,8 @@ class DiskOptions:
         default="never", validator=in_(("never", "seal", "put"))
     )
     """When to wait for the device: never (a killed process loses nothing that was stored, a power
-    failure some, wrong bytes are impossible), when a segment is full, or before a put is done."""
+    failure some, wrong bytes are impossible), soon after a segment is full (up to three and one per
+    storing thread may wait), or before a put is done."""
     direct: bool | Literal["auto"] = field(default="auto", validator=in_((True, False, "auto")))
     """O_DIRECT: where it works, demanded, or not at all."""
     n_read_threads: int = _count(1, 4)

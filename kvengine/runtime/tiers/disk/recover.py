@@ -34,11 +34,11 @@ def load(files: Files, device: Device, file: FileName, namespace: str) -> Segmen
     A sealed segment takes two or three reads; any other is read completely and each payload is
     verified, so that nothing torn is ever found. OSError if the file cannot be read.
     """
-    header = read_header(device, file)
+    found_bytes = files.stat(file.name, file.dir_fd).st_size
+    header = read_header(device, file) if found_bytes >= BLOCK_BYTES else None
     if header is None:
         _log.info("%s holds no segment", file.path)
         return None
-    found_bytes = files.stat(file.name, file.dir_fd).st_size
     if header.identity != namespace or found_bytes != header.segment_bytes:
         _log.warning(
             "%s is no whole segment of this namespace (%d of %d bytes)",

@@ -37,6 +37,8 @@ _NAMESPACE = re.compile(r"[0-9a-f]{32}")
 _LANE = re.compile(r"[0-9]{1,4}")
 _POLL_S = 0.002
 _HUNGRY_S = 60.0
+_LOOKS = 20
+_NOT_OURS = (FileNotFoundError, NotADirectoryError, PermissionError)
 
 
 @frozen
@@ -69,18 +71,35 @@ class Others:
 class Root:
     """A disk tier's directory, as one process sees it. Methods raise ``OSError``."""
 
-    def __init__(self, files: Files, path: str, *, make_dir: bool, make_lock: bool = True) -> None:
-        """Open the directory, and make what is allowed to be made; TierError if that fails."""
+    def __init__(
+        self,
+        files: Files,
+        path: str,
+        *,
+        make_dir: bool,
+        make_lock: bool = True,
+        read_only: bool = False,
+    ) -> None:
+        """Open the directory, and make what is allowed to be made; TierError if that fails.
+
+        Who comes to look, ``read_only``, may do so where nothing can be written.
+        """
         self.files = files
         self.path = path
         self._mine = threading.Lock()
+        self._read_only = read_only
         try:
             if make_dir:
                 files.make_dirs(path)
             self.dir_fd = files.open_dir(path)
-            flags = os.O_RDWR | (os.O_CREAT if make_lock else 0)
-            self._lock_fd = files.open(LOCK_NAME, flags, self.dir_fd)
         except OSError as error:
+            raise TierError(f"{path} cannot be used as a disk tier: {error.strerror}") from error
+        try:
+            self._lock_fd = self._open_lock(self.dir_fd, make=make_lock)
+        except OSError as error:
+            files.close(self.dir_fd)
+            if error.errno == errno.ENOENT:
+                raise TierError(f"{path} is no disk tier: it has no {LOCK_NAME}") from error
             raise TierError(f"{path} cannot be used as a disk tier: {error.strerror}") from error
 
     def close(self) -> None:
@@ -123,13 +142,20 @@ class Root:
         """All lanes of all namespaces that we may look into."""
         return [lane for name in self.namespaces() for lane in self.lanes_of(name)]
 
+    def closed(self) -> list[str]:
+        """What bears the name of a namespace or lane and is not ours to look into, or a link."""
+        found: list[str] = []
+        for namespace in self.namespaces():
+            names = self._try_list(namespace)
+            if names is None:
+                found.append(namespace)
+            lanes = filter(_LANE.fullmatch, names or ())
+            found += [f"{namespace}/{x}" for x in lanes if self._try_list(namespace, x) is None]
+        return found
+
     def lanes_of(self, namespace: str) -> list[LaneFiles]:
         """The lanes of one namespace; none if it is not there or somebody else's."""
-        try:
-            with self.directory(namespace) as dir_fd:
-                names = [name for name in self.files.list_dir(dir_fd) if _LANE.fullmatch(name)]
-        except (FileNotFoundError, PermissionError):
-            return []
+        names = filter(_LANE.fullmatch, self._try_list(namespace) or ())
         return [found for name in names if (found := self._look(namespace, name)) is not None]
 
     def others(self, namespace: str, lane: str) -> Others:
@@ -183,7 +209,7 @@ class Root:
         To be used while the root is ``locked``.
         """
         with self.directory(namespace, lane) as dir_fd:
-            lock_fd = self.files.open(LOCK_NAME, os.O_RDWR | os.O_CREAT, dir_fd)
+            lock_fd = self._open_lock(dir_fd, make=not self._read_only)
             try:
                 yield dir_fd if self.files.try_lock(lock_fd) else None
             finally:
@@ -202,8 +228,8 @@ class Root:
         with suppress(OSError):
             self.files.remove_dir(namespace, self.dir_fd)
 
-    def make_room(self, need_bytes: int, max_bytes: int) -> None:
-        """Take from lanes without an owner until ``need_bytes`` more fit.
+    def make_room(self, need_bytes: int, max_bytes: int) -> bool:
+        """Take from lanes without an owner until ``need_bytes`` more fit; whether they do.
 
         The lane that was used longest ago gives first, its oldest segments first. To be used while
         the root is ``locked``.
@@ -221,30 +247,60 @@ class Root:
                         self.files.unlink(name, dir_fd)
                 if not any(n.endswith(SEGMENT_SUFFIX) for n in self.files.list_dir(dir_fd)):
                     self.remove_lane(lane.namespace, lane.lane, dir_fd)
+        return free_bytes >= need_bytes
 
-    def _look(self, namespace: str, lane: str) -> LaneFiles | None:
-        segments: list[tuple[float, str]] = []
-        last_used_s = hungry_s = 0.0
+    def _open_lock(self, dir_fd: int, *, make: bool) -> int:
+        try:
+            return self.files.open(LOCK_NAME, os.O_RDWR | (os.O_CREAT if make else 0), dir_fd)
+        except OSError as error:
+            if not self._read_only or error.errno not in (errno.EROFS, errno.EACCES):
+                raise
+        return self.files.open(LOCK_NAME, os.O_RDONLY, dir_fd)
+
+    def _try_list(self, namespace: str, lane: str | None = None) -> list[str] | None:
+        """The names in a namespace or lane; None if that is not there, or not ours to look into."""
         try:
             with self.directory(namespace, lane) as dir_fd:
-                num_bytes = allocated_bytes(os.fstat(dir_fd))
-                for name in self.files.list_dir(dir_fd):
-                    with suppress(FileNotFoundError):
-                        about = self.files.stat(name, dir_fd)
-                        num_bytes += allocated_bytes(about)
-                        last_used_s = max(last_used_s, about.st_mtime)
-                        if name == HUNGRY_NAME:
-                            hungry_s = about.st_mtime
-                        if name.endswith(SEGMENT_SUFFIX):
-                            segments.append((about.st_mtime, name))
-        except (FileNotFoundError, PermissionError):
+                return self.files.list_dir(dir_fd)
+        except _NOT_OURS:
             return None
-        names = tuple(name for _, name in sorted(segments))
-        return LaneFiles(namespace, lane, names, num_bytes, last_used_s, hungry_s)
+
+    def _look(self, namespace: str, lane: str) -> LaneFiles | None:
+        try:
+            with self.directory(namespace, lane) as dir_fd:
+                own_bytes = allocated_bytes(os.fstat(dir_fd))
+                abouts = self._settled(dir_fd)
+        except _NOT_OURS:
+            return None
+        written_s = {name: about.st_mtime for name, about in abouts.items()}
+        segments = [name for name in abouts if name.endswith(SEGMENT_SUFFIX)]
+        return LaneFiles(
+            namespace=namespace,
+            lane=lane,
+            segments=tuple(sorted(segments, key=lambda name: (written_s[name], name))),
+            num_bytes=own_bytes + sum(map(allocated_bytes, abouts.values())),
+            last_used_s=max(written_s.values(), default=0.0),
+            hungry_s=written_s.get(HUNGRY_NAME, 0.0),
+        )
+
+    def _settled(self, dir_fd: int) -> dict[str, os.stat_result]:
+        """The files of a lane. Its owner may rename one meanwhile, which must not be overlooked."""
+        most: dict[str, os.stat_result] = {}
+        for _ in range(_LOOKS):
+            before_ns = os.fstat(dir_fd).st_mtime_ns
+            names = self.files.list_dir(dir_fd)
+            found: dict[str, os.stat_result] = {}
+            for name in names:
+                with suppress(FileNotFoundError):
+                    found[name] = self.files.stat(name, dir_fd)
+            if len(found) == len(names) and os.fstat(dir_fd).st_mtime_ns == before_ns:
+                return found
+            most = max(most, found, key=len)
+        return most
 
     def _plain_bytes(self, namespace: str) -> int:
         """Bytes of the files that lie in a namespace beside its lanes."""
-        with suppress(FileNotFoundError, PermissionError), self.directory(namespace) as dir_fd:
+        with suppress(*_NOT_OURS), self.directory(namespace) as dir_fd:
             abouts = [self.files.stat(name, dir_fd) for name in self.files.list_dir(dir_fd)]
             return sum(allocated_bytes(about) for about in abouts if stat.S_ISREG(about.st_mode))
         return 0

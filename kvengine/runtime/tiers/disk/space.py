@@ -82,8 +82,8 @@ class Space:
             fits = room_bytes >= self.segment_bytes
             file = None
             if fits and (within_share or not others.hungry):
-                self._root.make_room(self.segment_bytes, self.max_bytes)
-                file = self._create()
+                fits = self._root.make_room(self.segment_bytes, self.max_bytes)
+                file = self._create() if fits else None
         left_bytes = room_bytes - self.segment_bytes if file else 0
         self.full = left_bytes < self.segment_bytes
         self.say_hungry(bool(others.owners) and within_share and not fits)

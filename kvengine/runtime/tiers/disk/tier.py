@@ -124,10 +124,7 @@ class DiskTier(Tier):
         mount = self._mount
         if mount is None:
             return
-        known = self._pending.delete(keys, mount.catalog)
-        batch = Batch(known, self._options.timeout_s)
-        marks = [(index, key, _NOTHING) for index, key in enumerate(known)]
-        self._workers.store(self._stores(mount, batch, extents(marks, 0)))
+        self._mark_deleted(mount, self._pending.delete(keys, mount.catalog))
 
     def stats(self) -> TierStats:
         """Counters and gauges; ``capacity_bytes`` is the limit over all that share the root."""
@@ -211,6 +208,12 @@ class DiskTier(Tier):
             parts.append(_part(batch, puts, run, extent.compute))
         return parts
 
+    def _mark_deleted(self, mount: Mount, keys: Sequence[bytes]) -> None:
+        """Have it written, for the next start, that chunks are gone."""
+        batch = Batch(keys, self._options.timeout_s)
+        marks = [(index, key, _NOTHING) for index, key in enumerate(keys)]
+        self._workers.store(self._stores(mount, batch, extents(marks, 0)))
+
     def _store(self, mount: Mount, batch: Batch, extent: PutExtent) -> None:
         started_s = time.perf_counter()
         outcome = mount.writer.write(batch, extent)
@@ -233,6 +236,9 @@ class DiskTier(Tier):
             else:
                 self._tally.failed(outcome.value)
         self._tally.loaded(loaded, loaded_bytes, time.perf_counter() - started_s)
+        corrupt = [batch.keys[index] for index, found in outcomes if found is Outcome.CORRUPT]
+        if corrupt:
+            self._mark_deleted(mount, corrupt)
         for index, outcome in outcomes:
             batch.settle(index, outcome)
 
@@ -277,13 +283,15 @@ class DiskTier(Tier):
             _log.warning("%s is back", mount.lane.path)
         if mount is None or self._closing:
             return
-        mount.journal.prepare()
-        mount.cleaner.clean()
-        mount.journal.begin_next()
-        mount.journal.seal_full()
-        if time.monotonic() >= self._tend_s:
-            self._tend_s = time.monotonic() + self._options.refresh_s
-            mount.tend()
+        try:
+            mount.journal.prepare()
+            mount.cleaner.clean()
+            mount.journal.begin_next()
+        finally:
+            mount.journal.seal_full()
+            if time.monotonic() >= self._tend_s:
+                self._tend_s = time.monotonic() + self._options.refresh_s
+                mount.tend()
 
 
 def _share(chunks: Sequence[Put] | Sequence[Want], threads: int) -> int:

@@ -118,7 +118,7 @@ class Pending:
                 written = self._written.get(entry.key)
                 if written is not None and written.batch is batch and written.deleted:
                     deleted.append(entry.key)
-                else:
+                elif entry.length:  # what deletes a key was heeded when it was told
                     live.append(entry)
             catalog.add(segment, live)
         return deleted

@@ -32,7 +32,7 @@ def test_a_tier_in_use_is_listed_with_its_owner(tmp_path):
         tier.delete(KEYS[:10])
         tier.delete(KEYS[140:])
         put(tier, keys_of([1000]))
-        (found,) = look(str(tmp_path))
+        (found,) = look(str(tmp_path)).namespaces
         (lane,) = found.lanes
 
         assert found.digest == identity().digest
@@ -48,7 +48,7 @@ def test_a_tier_that_nobody_owns_is_listed(tmp_path):
     """After its end."""
     with disk(tmp_path) as tier:
         put(tier, KEYS)
-    (found,) = look(str(tmp_path))
+    (found,) = look(str(tmp_path)).namespaces
 
     assert found.lanes[0].owner is None
     assert found.lanes[0].chunks == len(KEYS)
@@ -85,6 +85,62 @@ def test_damage_is_found_with_file_and_key(tmp_path):
     assert found.unreadable_segments == (str(cut),)
 
 
+def test_a_chunk_that_was_written_again_is_not_held_against_the_tier(tmp_path):
+    """Only the last word on a key counts, as it does for an engine."""
+    with disk(tmp_path) as tier:
+        put(tier, KEYS[:10])
+    path = segments(tmp_path)[0]
+    data = bytearray(path.read_bytes())
+    data[2 * BLOCK_BYTES + CHUNK_BYTES + 5] ^= 1
+    path.write_bytes(data)
+    with disk(tmp_path) as tier:
+        good = readable(tier, KEYS[:10])
+        assert len(good) == 9
+        put(tier, KEYS[:10])
+        found = verify(str(tmp_path))
+
+    assert (found.chunks, found.bad) == (10, ())
+
+
+def test_an_empty_file_is_cleared_at_the_next_start(tmp_path):
+    """As any other file that holds no segment."""
+    with disk(tmp_path) as tier:
+        put(tier, KEYS[:10])
+    empty = segments(tmp_path)[0].with_name("00000000000000aa.seg")
+    empty.touch()
+    assert verify(str(tmp_path)).unreadable_segments == (str(empty),)
+    with disk(tmp_path) as tier:
+        assert readable(tier, KEYS[:10]) == KEYS[:10]
+    assert not empty.exists()
+    assert verify(str(tmp_path)).unreadable_segments == ()
+
+
+def test_links_are_not_followed_but_said(tmp_path):
+    """A namespace or a lane that is a link: by those who look, and by an engine of another."""
+    root, elsewhere = tmp_path / "tier", tmp_path / "elsewhere"
+    with disk(root) as tier:
+        put(tier, KEYS[:10])
+    with disk(root, identity(model="moved")) as tier:
+        put(tier, KEYS[:10])
+    moved = root / identity(model="moved").digest
+    moved.rename(elsewhere)
+    moved.symlink_to(elsewhere)
+    lane = root / identity().digest / "7"
+    lane.symlink_to(elsewhere)
+    before = bytes_below(elsewhere)
+    links = tuple(sorted([moved.name, f"{identity().digest}/7"]))
+
+    seen, found = look(str(root)), verify(str(root))
+    assert [namespace.digest for namespace in seen.namespaces] == [identity().digest]
+    assert tuple(sorted(seen.closed)) == tuple(sorted(found.closed)) == links
+    assert (found.chunks, found.bad) == (10, ())
+    assert len(collect(str(root), unused_s=0, delete=True)) == 1
+    with disk(root, identity(model="third")) as tier:
+        put(tier, KEYS)
+        assert readable(tier, KEYS) == KEYS
+    assert bytes_below(elsewhere) == before
+
+
 def test_only_what_nobody_owns_and_nobody_used_lately_goes(tmp_path):
     """And only when told to delete."""
     for model in ("old", "new"):
@@ -101,7 +157,8 @@ def test_only_what_nobody_owns_and_nobody_used_lately_goes(tmp_path):
         collect(str(tmp_path), unused_s=500, delete=True)
         assert not (tmp_path / old).exists()
         assert bytes_below(tmp_path) <= before - MIB
-        assert collect(str(tmp_path), unused_s=0, delete=True, namespace=old) == ()
+        with pytest.raises(TierError, match="has no namespace"):
+            collect(str(tmp_path), unused_s=0, delete=True, namespace=old)
         found = collect(str(tmp_path), unused_s=0, delete=True)
 
         assert [lane.namespace for lane in found] == [new]
@@ -117,7 +174,5 @@ def test_another_directory_is_refused_and_left_alone(tmp_path, tool):
     with pytest.raises(TierError) as caught:
         tool(str(tmp_path))
 
-    assert str(caught.value) == (
-        f"{tmp_path} cannot be used as a disk tier: No such file or directory"
-    )
+    assert str(caught.value) == f"{tmp_path} is no disk tier: it has no LOCK"
     assert [path.name for path in tmp_path.iterdir()] == ["a" * 32]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
+import threading
+import time
 
 import pytest
 
 from kvengine.runtime.tiers.base import Outcome, TierError
+from kvengine.runtime.tiers.disk.root import Root
 from tests.runtime.tiers.kit import (
     CHUNK_BYTES,
     DONE,
@@ -146,6 +150,78 @@ def test_orphaned_namespaces_give_way(tmp_path):
         assert left == {identity().digest}
         assert len(readable(tier, MANY[:600])) > 300
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == [identity().digest]
+
+
+def test_orphans_go_before_our_own_when_the_limit_shrinks(tmp_path):
+    """The warm start is kept; what no engine owns makes the room, at once."""
+    old, new = identity(model="old"), identity(model="new")
+    for who in (old, new):
+        with disk(tmp_path, who) as tier:
+            fill(tier, MANY[:200])
+    with disk(tmp_path, new, max_bytes=6 * MIB) as tier:
+        assert bytes_below(tmp_path) <= 6 * MIB
+        assert readable(tier, MANY[:200]) == MANY[:200]
+
+
+def test_a_file_that_is_renamed_while_it_is_counted_is_counted(tmp_path):
+    """Another owner renames its files at any moment, and holds no lock for that."""
+    with disk(tmp_path) as tier:
+        fill(tier, MANY[:200])
+        root = tier._mount.root
+        truth = root.used_bytes()
+        files = FaultyFiles()
+        lane = tmp_path / identity().digest / "0"
+        listed = files.list_dir
+
+        def list_and_rename(dir_fd):
+            names = listed(dir_fd)
+            segment = next((n for n in names if n.endswith(".seg")), None)
+            if segment and renames:
+                renames.pop()
+                (lane / segment).rename((lane / segment).with_suffix(".new"))
+                wait_for_a_tick()
+            return names
+
+        def wait_for_a_tick():
+            time.sleep(0.02)
+
+        renames = [1, 2]
+        files.list_dir = list_and_rename
+        counting = Root(files, str(tmp_path), make_dir=False)
+        assert counting.used_bytes() == truth
+        assert renames == []
+        counting.close()
+
+
+def test_two_that_share_a_directory_never_pass_the_limit(tmp_path):
+    """Whatever either renames while the other counts."""
+    most = []
+    with disk(tmp_path, max_bytes=LIMIT) as one, disk(tmp_path, max_bytes=LIMIT) as other:
+
+        def store(tier, first):
+            for start in range(first, first + 3000, 20):
+                put(tier, keys_of(range(start, start + 20)))
+
+        threads = [
+            threading.Thread(target=store, args=(tier, first))
+            for tier, first in ((one, 0), (other, 10_000))
+        ]
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            most.append(bytes_in_files(tmp_path))
+            time.sleep(0.001)
+
+    assert max(most) <= LIMIT
+
+
+def bytes_in_files(root):
+    """What segments occupy; each stem counts once, also if its file is renamed meanwhile."""
+    sizes = {}
+    for path in root.glob("*/*/*"):
+        with contextlib.suppress(FileNotFoundError):
+            sizes[path.stem] = path.lstat().st_size
+    return sum(sizes.values())
 
 
 def test_a_namespace_in_use_is_not_reclaimed(tmp_path):
