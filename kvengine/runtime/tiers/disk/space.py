@@ -18,6 +18,7 @@ _log = logging.getLogger(__name__)
 _ROOT_LOCK_S = 2.0
 _SAY_AGAIN_S = 20.0
 _LATER_SUFFIX = ".new"
+_FOR_OWNERS_BYTES = 256 << 10  # directories, locks and identities of owners that come later
 
 
 class Space:
@@ -74,15 +75,16 @@ class Space:
 
         An owner takes what is free, but beyond its fair share only while nobody else is hungry.
         """
+        most_bytes = self.max_bytes - _FOR_OWNERS_BYTES
         with self._root.locked(_ROOT_LOCK_S):
             others = self._root.others(self._lane.namespace, self._lane.name)
             share_bytes = self.max_bytes // (1 + others.owners)
             within_share = own_bytes + self.segment_bytes <= share_bytes
-            room_bytes = self.max_bytes - self._root.used_bytes() + others.unowned_bytes
+            room_bytes = most_bytes - self._root.used_bytes() + others.unowned_bytes
             fits = room_bytes >= self.segment_bytes
             file = None
             if fits and (within_share or not others.hungry):
-                fits = self._root.make_room(self.segment_bytes, self.max_bytes)
+                fits = self._root.make_room(self.segment_bytes, most_bytes)
                 file = self._create() if fits else None
         left_bytes = room_bytes - self.segment_bytes if file else 0
         self.full = left_bytes < self.segment_bytes
