@@ -59,7 +59,7 @@ class Variant:
     With ``closed`` a value that is none of ours and comes without ``open_with`` is refused.
     ``outside`` are classes that only the user's module holds, by the value of ``open_with``.
     ``kind`` is what messages call the thing that the tag names, ``code`` that of the problem of
-    an unknown one, ``origin`` whose it is, if not vLLM's.
+    an unknown one, ``origin`` whose it is, if not vLLM's, ``within`` what must stand around it.
     """
 
     tag: str
@@ -74,6 +74,7 @@ class Variant:
     kind: str = "kind"
     code: str = "choice"
     origin: str = ""
+    within: str = ""
 
     def choose(self, holder: Mapping[str, Any]) -> type:
         """The class for a table whose tag stands, or would stand, in ``holder``."""

@@ -107,7 +107,9 @@ def _declared(model: type, key: str, seen: set[type]) -> list[str]:
 
 
 def _of(variant: Variant, key: str) -> list[str]:
-    return [f"a {variant.kind} {name}" for name in owners(variant, key)[:1]]
+    whose = f" of {variant.origin}" if variant.origin else ""
+    whose += f" (with {variant.within})" if variant.within else ""
+    return [f"a {variant.kind} {name}{whose}" for name in owners(variant, key)[:1]]
 
 
 def unread(key: str, table: Table, homes: Homes) -> Problem | None:
@@ -157,7 +159,7 @@ def _misplaced(key: str, table: Table, homes: Homes) -> Problem | None:
         return Problem("misplaced", at, says, fix=None if taken else move)
     anywhere = homes.anywhere(key)
     if anywhere:
-        return Problem("misplaced", at, f"belongs to {anywhere}, nothing reads it here")
+        return Problem("misplaced", at, f"belongs to {anywhere}; nothing reads it here")
     return None
 
 

@@ -214,6 +214,11 @@ class _VLLMHostTier(_HostTier):
         values=("TieringOffloadingSpec",),
         because="CPUOffloadingSpec keeps its own page format",
     ),
+    Fault(
+        at=HasItem("secondary_tiers", "type", ("valkey",)),
+        says="holds a tier of kvengine's",
+        because="its tiers need spec_name = KVEngineOffloadingSpec; CPUOffloadingSpec has none",
+    ),
 )
 @frozen(kw_only=True, slots=False)
 class CPUOffloadingSpec(_VLLMHostTier):

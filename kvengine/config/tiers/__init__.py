@@ -82,6 +82,7 @@ class _NoTier:
         closed=True,
         kind="tier",
         origin="kvengine",
+        within="spec_name = KVEngineOffloadingSpec",
     )
 )
 @frozen(kw_only=True, slots=False)
