@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
@@ -23,6 +24,7 @@ __all__ = [
     "Put",
     "Severity",
     "dotted",
+    "masked",
     "pointer",
     "show",
 ]
@@ -227,7 +229,27 @@ class PlanError(KVEngineError):
         }
 
 
+_NAME = r"(?:passw(?:or)?d|secret|token|(?:api|access|secret)[-_]?key)"
+_SECRETS = (
+    r"""(://)([^\s/"'<>@]+)(?=@)""",
+    rf"""({_NAME}["']?\s*[:=]\s*["']?)([^\s"',{{}}]+)""",
+    rf"""(--[a-z-]{{0,30}}{_NAME}\s+["']?)([^\s"']+)""",
+)
+"""What is before a secret, and the secret: in a url, behind a name, behind a flag."""
+
+
 def show(value: Any) -> str:
-    """A value as a message quotes it: JSON, cut at 60 characters."""
-    text = json.dumps(value, ensure_ascii=False, default=str)
+    """A value as a message quotes it: JSON without secrets, cut at 60 characters."""
+    text = masked(json.dumps(value, ensure_ascii=False, default=str)[:4096])
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def masked(text: str) -> str:
+    """The text with a star for every character of what looks like a secret.
+
+    Those are the user and password of a url, and what is given to a name that ends with password,
+    token, secret or key: messages and excerpts end up in the logs of CI.
+    """
+    for pattern in _SECRETS:
+        text = re.sub(pattern, lambda found: found[1] + "*" * len(found[2]), text, flags=re.I)
+    return text

@@ -159,7 +159,8 @@ def _tiers(offload: Offload, groups: int) -> Grid:
 
 
 def _tier(tier: Tier) -> tuple[str, ...]:
-    size = "unbounded" if tier.capacity_bytes is None else _bytes(tier.capacity_bytes)
+    unknown = "what is free" if tier.type == "fs" else "unbounded"
+    size = unknown if tier.capacity_bytes is None else _bytes(tier.capacity_bytes)
     tokens = "any" if tier.tokens is None else f"{tier.tokens:,}"
     chunks = ("any" if count is None else f"{count:,}" for count in tier.num_chunks)
     ends = (min(tier.io_bytes), max(tier.io_bytes)) if tier.io_bytes else ()

@@ -55,6 +55,9 @@ def _directory(name: str, max_bytes: Any, at: Path) -> Iterator[Problem]:
     if not stat.S_ISDIR(mode):
         yield _missing(where, f"{folder} is no directory", "name one")
         return
+    if os.statvfs(folder).f_flag & os.ST_RDONLY:
+        yield _missing(where, f"{folder} is on a read-only file system", "choose another directory")
+        return
     lacks = [word for word, bit in _RIGHTS.items() if not os.access(folder, bit)]
     if lacks:
         owner = folder.stat().st_uid
@@ -110,6 +113,13 @@ def _secrets(read: Any, at: Path) -> Iterator[Problem]:
             yield _missing(
                 (*at, key), f"user {os.geteuid()} may not read {name}", "give the right to read"
             )
+        elif b"-----BEGIN " not in _beginning(FilePath(name)):
+            yield _missing((*at, key), f"{name} holds nothing in PEM form", "name another file")
+
+
+def _beginning(path: FilePath) -> bytes:
+    with path.open("rb") as file:
+        return file.read(1 << 20)
 
 
 def _missing(at: Path, message: str, hint: str) -> Problem:

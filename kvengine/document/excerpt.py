@@ -5,12 +5,15 @@ from __future__ import annotations
 import unicodedata
 
 from kvengine.document.document import Document
-from kvengine.errors import Place
+from kvengine.errors import Place, masked
 
 __all__ = ["excerpt"]
 
 _WIDTH = 96
 """Characters of a line that are shown at most."""
+
+_WITH_SECRETS = 4096
+"""Characters on both sides of what is shown that may tell a secret in it."""
 
 _INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
@@ -18,8 +21,8 @@ _INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 def excerpt(document: Document, place: Place) -> str:
     """The source line of ``place`` and, below it, carets under the range.
 
-    A long line is cut to a window around the mark, tabs stay tabs on both lines, and
-    characters that could steer a terminal are shown as symbols::
+    A long line is cut to a window around the mark, tabs stay tabs on both lines, secrets are
+    starred, and characters that could steer a terminal are shown as symbols::
 
           7 | host_blocks = 64
             | ^^^^^^^^^^^
@@ -33,7 +36,9 @@ def excerpt(document: Document, place: Place) -> str:
     first = max(0, min(start - _WIDTH // 4, len(line) - _WIDTH))
     last = min(len(line), first + _WIDTH)
     head, tail = "…" if first else "", "…" if last < len(line) else ""
-    shown = "".join(map(_visible, line[first:last]))
+    around = max(0, first - _WITH_SECRETS)
+    safe = masked(line[around : last + _WITH_SECRETS])[first - around : last - around]
+    shown = "".join(map(_visible, safe))
     indent = " " * len(head) + "".join(
         "\t" if char == "\t" else " " * _columns(char) for char in line[first:start]
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from attrs import evolve
@@ -11,7 +12,12 @@ from kvengine.errors import Drop, Fix, Move, Path, PlanError, Problem, Put
 from kvengine.plan.findings import EXTRA, Seen, refusal
 from kvengine.plan.offload import why_copied
 from kvengine.plan.plan import Group, Offload
-from kvengine.plan.tiers import OWN_SPEC
+from kvengine.plan.tiers import (
+    OWN_SPEC,
+    least_limit_bytes,
+    least_segment_bytes,
+    segment_bytes_of,
+)
 from kvengine.units import ceil_div, format_bytes
 
 __all__ = ["offload_findings"]
@@ -41,6 +47,7 @@ def offload_findings(seen: Seen) -> Iterator[Problem]:
     yield from _waste(seen, offload, extra)
     yield from _copies(seen)
     yield from _disk(seen, offload, extra)
+    yield from _disk_room(offload, extra)
 
 
 def _refused(seen: Seen, error: PlanError, extra: Any) -> Problem:
@@ -247,3 +254,36 @@ def _disk(seen: Seen, offload: Offload, extra: Any) -> Iterator[Problem]:
         "warning",
         Fix(f"set blocks_per_chunk to {blocks}", (Put(_BLOCKS, blocks),), safe=False),
     )
+
+
+def _disk_room(offload: Offload, extra: Any) -> Iterator[Problem]:
+    """Limits and segments of kvengine's disks that a chunk does not fit into."""
+    largest = max(offload.chunk_bytes, default=0)
+    if getattr(extra, "spec_name", None) != OWN_SPEC or not largest:
+        return
+    for number, tier in enumerate(getattr(extra, "secondary_tiers", None) or ()):
+        read = tier.get if isinstance(tier, Mapping) else partial(getattr, tier)
+        limit, configured = read("max_bytes", None), read("segment_bytes", None)
+        at: Path = (*EXTRA, "secondary_tiers", number)
+        least = least_segment_bytes(largest)
+        if isinstance(configured, int) and configured < least:
+            yield Problem(
+                "capacity",
+                (*at, "segment_bytes"),
+                f"is {configured} bytes ({format_bytes(configured)}), and a chunk of {largest}"
+                f" bytes ({format_bytes(largest)}) takes {least}",
+                f"give at least {least} bytes, or leave it out",
+                fix=Fix("remove segment_bytes", (Drop((*at, "segment_bytes")),), safe=False),
+            )
+        elif isinstance(limit, int):
+            segment = segment_bytes_of(configured, limit, largest)
+            need = least_limit_bytes(segment)
+            if limit < need:
+                yield Problem(
+                    "capacity",
+                    (*at, "max_bytes"),
+                    f"is {limit} bytes ({format_bytes(limit)}), and a disk takes four segments of"
+                    f" {segment} bytes ({format_bytes(segment)}) and 1 MiB",
+                    f"give at least {need} bytes",
+                    fix=Fix(f"set it to {need}", (Put((*at, "max_bytes"), need),), safe=False),
+                )

@@ -12,12 +12,27 @@ from attrs import frozen
 from kvengine.plan.plan import Tier
 from kvengine.units import align_up, ceil_div
 
-__all__ = ["DISK_BLOCK_BYTES", "OWN_SPEC", "STORE_PART_BYTES", "Chunks", "part_bytes", "tiers_of"]
+__all__ = [
+    "DISK_BLOCK_BYTES",
+    "LEAST_SEGMENTS",
+    "OWN_SPEC",
+    "STORE_PART_BYTES",
+    "Chunks",
+    "least_limit_bytes",
+    "least_segment_bytes",
+    "part_bytes",
+    "segment_bytes_of",
+    "tiers_of",
+]
 
 OWN_SPEC = "KVEngineOffloadingSpec"
 """The spec that these tiers belong to."""
 DISK_BLOCK_BYTES = 4096
 """A chunk takes whole blocks of a disk, as direct I/O wants them."""
+LEAST_SEGMENTS = 4
+"""Segments that the limit of a disk has to hold."""
+_MIB = 1 << 20
+_MOST_SEGMENT_BYTES = 256 * _MIB
 STORE_PART_BYTES = 1 << 20
 """The most that one value of a shared store holds of a chunk."""
 
@@ -34,6 +49,25 @@ class Chunks:
 def part_bytes(chunk_bytes: int) -> int:
     """The size of the values that a store keeps a chunk in: about equal ones."""
     return align_up(ceil_div(chunk_bytes, ceil_div(chunk_bytes, STORE_PART_BYTES)), 64)
+
+
+def least_segment_bytes(chunk_bytes: int) -> int:
+    """The smallest segment of a disk that holds a chunk: with its header, a head, and an index."""
+    return align_up(chunk_bytes, DISK_BLOCK_BYTES) + 5 * DISK_BLOCK_BYTES
+
+
+def segment_bytes_of(configured: int | None, max_bytes: int, chunk_bytes: int) -> int:
+    """The size of a disk's segments: as configured, else suited to limit and largest chunk."""
+    size = configured
+    if size is None:
+        least = 2 * least_segment_bytes(chunk_bytes)
+        size = min(max(max_bytes // 128, _MIB, least), max(_MOST_SEGMENT_BYTES, least))
+    return align_up(size, DISK_BLOCK_BYTES)
+
+
+def least_limit_bytes(segment_bytes: int) -> int:
+    """The smallest limit of a disk with such segments, and 1 MiB for what lies beside them."""
+    return LEAST_SEGMENTS * segment_bytes + _MIB
 
 
 def tiers_of(extra: Any, budget_bytes: int | None, chunks: Chunks) -> tuple[Tier, ...]:

@@ -14,6 +14,8 @@ from attrs import frozen
 
 __all__ = [
     "Absent",
+    "AnyMatches",
+    "AnyUnlike",
     "AtLeast",
     "Condition",
     "Filled",
@@ -24,6 +26,7 @@ __all__ = [
     "Matches",
     "NotIn",
     "On",
+    "Several",
     "Unlike",
     "all_of",
 ]
@@ -205,6 +208,51 @@ class Unlike(_Patterned):
     def value_schema(self, nullable: bool) -> Json:
         """Texts of other forms."""
         return {"type": "string", "not": {"pattern": self.pattern}}
+
+
+class AnyMatches(_Patterned):
+    """``key`` holds a text that ``pattern`` matches, or a list with such a text."""
+
+    def holds(self, table: Mapping[str, Any]) -> bool:
+        """Whether a table meets it."""
+        return any(re.search(self.pattern, text) for text in _texts(table.get(self.key)))
+
+    def value_schema(self, nullable: bool) -> Json:
+        """Such texts, and lists that contain one."""
+        return _alone_or_in_list({"type": "string", "pattern": self.pattern})
+
+
+class AnyUnlike(_Patterned):
+    """``key`` holds a text that ``pattern`` does not match, or a list with such a text."""
+
+    def holds(self, table: Mapping[str, Any]) -> bool:
+        """Whether a table meets it."""
+        return any(not re.search(self.pattern, text) for text in _texts(table.get(self.key)))
+
+    def value_schema(self, nullable: bool) -> Json:
+        """Such texts, and lists that contain one."""
+        return _alone_or_in_list({"type": "string", "not": {"pattern": self.pattern}})
+
+
+def _texts(value: Any) -> list[str]:
+    return [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, str)]
+
+
+def _alone_or_in_list(text: Json) -> Json:
+    return {"anyOf": [text, {"type": "array", "contains": text}]}
+
+
+class Several(_Keyed):
+    """``key`` holds a list of two or more."""
+
+    def holds(self, table: Mapping[str, Any]) -> bool:
+        """Whether a table meets it."""
+        value = table.get(self.key)
+        return isinstance(value, list) and len(value) > 1
+
+    def value_schema(self, nullable: bool) -> Json:
+        """Lists of two or more."""
+        return {"type": "array", "minItems": 2}
 
 
 class LacksItem(_Tagged):

@@ -180,7 +180,8 @@ class Fault:
     """A table in which ``at`` holds and every one of ``when`` too is at fault.
 
     The problem stands at the key of ``at``; ``says`` completes "*this option* ..." and may quote
-    ``{value}``. Only errors are said in JSON Schema.
+    ``{value}``. Only errors are said in JSON Schema; ``foreign`` keys, which the table does not
+    declare, in such a way that no editor offers them.
     """
 
     at: Condition
@@ -190,6 +191,7 @@ class Fault:
     code: str = "conflict"
     severity: Severity = "error"
     vllm: Releases = ALWAYS
+    foreign: bool = False
 
     def violations(self, given: Mapping[str, Any]) -> Iterator[Problem]:
         """One problem if everything holds."""
@@ -206,6 +208,8 @@ class Fault:
         """Where ``when`` holds, the key must not be as ``at`` has it; the mark is on its line."""
         if self.severity != "error":
             return []
+        if self.foreign:
+            return [{"not": all_of((self.at, *self.when), nullable)}]
         key = self.at.key
         if isinstance(self.at, Given) and not self.when and key not in nullable:
             return [_never((key,), f"{self.says.replace('{value}', 'this')}: {self.because}")]

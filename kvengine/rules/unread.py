@@ -159,7 +159,7 @@ def _misplaced(key: str, table: Table, homes: Homes) -> Problem | None:
         return Problem("misplaced", at, says, fix=None if taken else move)
     anywhere = homes.anywhere(key)
     if anywhere:
-        return Problem("misplaced", at, f"belongs to {anywhere}; nothing reads it here")
+        return Problem("misplaced", at, f"belongs to {anywhere}, nothing reads it here")
     return None
 
 

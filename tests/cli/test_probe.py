@@ -35,7 +35,7 @@ def probe(run, folder):
 
 def test_a_directory_that_can_be_made_is_fine(probe, folder):
     """Nothing is made to find that out."""
-    assert probe({"type": "fs", "root_dir": str(folder / "a" / "b"), "max_bytes": 1 << 20}) == []
+    assert probe({"type": "fs", "root_dir": str(folder / "a" / "b"), "max_bytes": 8 << 20}) == []
     assert not (folder / "a").exists()
 
 
@@ -61,24 +61,35 @@ def test_missing_permissions_are_named(probe, folder, monkeypatch):
     assert message == f"user {user} may not write in {folder / 'kv'} (mode 0500, owner {user})"
 
 
+def test_a_read_only_file_system_is_called_one(probe, folder, monkeypatch):
+    """No change of owner would help."""
+    flags = os.ST_RDONLY
+    mounted = os.statvfs_result((4096, 4096, 100, 50, 50, 9, 0, 0, flags, 255))
+    monkeypatch.setattr(os, "statvfs", lambda path: mounted)
+
+    assert probe({"type": "fs", "root_dir": str(folder)}) == [
+        ("root_dir", f"{folder} is on a read-only file system")
+    ]
+
+
 def test_a_limit_needs_its_space(probe, folder, monkeypatch):
     """What the tier holds already counts as free for it."""
     (folder / "kv").mkdir()
-    (folder / "kv" / "segment").write_bytes(bytes(1 << 16))
+    (folder / "kv" / "segment").write_bytes(bytes(8 << 20))
     full = os.statvfs_result((4096, 4096, 100, 0, 0, 9, 0, 0, 0, 255))
     monkeypatch.setattr(os, "statvfs", lambda path: full)
-    tier = {"type": "fs", "root_dir": str(folder / "kv"), "max_bytes": 1 << 16}
+    tier = {"type": "fs", "root_dir": str(folder / "kv"), "max_bytes": 8 << 20}
 
     assert probe(tier) == []
-    assert probe({**tier, "max_bytes": 1 << 20}) == [
-        ("max_bytes", f"is 1048576 bytes (1 MiB), but only 0 B are free at {folder / 'kv'}")
+    assert probe({**tier, "max_bytes": 16 << 20}) == [
+        ("max_bytes", f"is 16777216 bytes (16 MiB), but only 0 B are free at {folder / 'kv'}")
     ]
 
 
 def test_a_store_needs_its_password_and_certificates(probe, folder, monkeypatch):
     """No server is spoken to: none listens there."""
     monkeypatch.delenv("KV_PW", raising=False)
-    (folder / "ca.pem").write_text("")
+    (folder / "ca.pem").write_text("-----BEGIN CERTIFICATE-----\n")
     tier = {
         "type": "valkey",
         "url": "valkeys://127.0.0.1:1",
@@ -93,7 +104,8 @@ def test_a_store_needs_its_password_and_certificates(probe, folder, monkeypatch)
         ("tls_cert", f"{folder / 'no.pem'} is no file here"),
     ]
     monkeypatch.setenv("KV_PW", "secret")
-    assert [where for where, _ in probe(tier)] == ["tls_cert"]
+    (folder / "no.pem").write_text("root:x:0:0")
+    assert probe(tier) == [("tls_cert", f"{folder / 'no.pem'} holds nothing in PEM form")]
 
 
 def test_the_directory_of_vllms_own_tier_is_asked_too(probe, folder):

@@ -57,3 +57,24 @@ def test_control_characters_are_shown_as_symbols():
     document = parse(b'"\\u001b" = "\x7f"\n'.replace(b"\x7f", "\u009b".encode()), name="k.toml")
 
     assert "\x9b" not in excerpt(document, document.place(("\x1b",)))
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ('url = "valkey://kv:hunter2@cache:6379/0"', 'url = "valkey://**********@cache:6379/0"'),
+        ('password = "hunter2"', 'password = "*******"'),
+        ('"HF_TOKEN": "hf_hunter2"', '"HF_TOKEN": "**********"'),
+        ("command = 'serve --api-key hunter2 -tp 2'", "command = 'serve --api-key ******* -tp 2'"),
+        ('password_env = "KV_PASSWORD"', 'password_env = "KV_PASSWORD"'),
+        ("tokens_per_block = 16", "tokens_per_block = 16"),
+    ],
+)
+def test_secrets_are_starred(line, shown):
+    """Findings end up in the logs of CI; names of variables and numbers of tokens are none."""
+    key = line.split("=")[0].strip() if not line.startswith('"') else "x"
+    text = f"{line}\n" if key != "x" else f"x = {{{line.replace(':', ' =', 1)}}}\n"
+    expected = shown if key != "x" else f"x = {{{shown.replace(':', ' =', 1)}}}"
+    document = parse(text.encode(), name="k.toml")
+
+    assert excerpt(document, document.place((key,))).split("\n")[0] == f"   1 | {expected}"

@@ -278,6 +278,32 @@ def test_padding():
     )
 
 
+def own_disk(**tier):
+    tiers = [{"type": "fs", "root_dir": "/kv", **tier}]
+    return offloading(
+        spec_name="KVEngineOffloadingSpec",
+        spec_module_path="kvengine.integrations.vllm",
+        blocks_per_chunk=64,
+        secondary_tiers=tiers,
+    )
+
+
+def test_a_disk_that_no_chunk_fits_into():
+    """The engine would refuse it at its start; the least that works is said."""
+    tier = (*EXTRA, "secondary_tiers", 0)
+    config = own_disk(max_bytes=8 << 20)
+    found = next(p for p in plan_findings(config) if p.path == (*tier, "max_bytes"))
+    (put,) = found.fix.changes
+    assert (found.code, found.severity) == ("capacity", "error")
+    assert put.value > 4 * make_plan(config).offload.chunk_bytes[0]
+    assert plan_findings(own_disk(max_bytes=put.value)) == ()
+
+    config = own_disk(max_bytes=1 << 40, segment_bytes=1 << 20)
+    found = next(p for p in plan_findings(config) if p.path == (*tier, "segment_bytes"))
+    assert "takes" in found.message
+    assert plan_findings(own_disk(max_bytes=1 << 40, segment_bytes=256 << 20)) == ()
+
+
 def test_chunks_too_small_for_a_disk():
     """One-block chunks of a small model are no load for a disk."""
     config = engine(

@@ -7,6 +7,8 @@ from jsonschema import Draft7Validator
 
 from kvengine.rules.conditions import (
     Absent,
+    AnyMatches,
+    AnyUnlike,
     AtLeast,
     Filled,
     Given,
@@ -16,6 +18,7 @@ from kvengine.rules.conditions import (
     Matches,
     NotIn,
     On,
+    Several,
     Unlike,
     all_of,
 )
@@ -33,6 +36,8 @@ TABLES = [
     {"a": "lru"},
     {"a": "a.b"},
     {"a": []},
+    {"a": ["x", "a.b"]},
+    {"a": ["x"]},
     {"a": [{"t": "p2p"}]},
     {"a": [{"t": "fs"}, 3]},
     {"a": {}},
@@ -50,6 +55,9 @@ CONDITIONS = [
     AtLeast("a", 2),
     Matches("a", r"\."),
     Unlike("a", r"\."),
+    AnyMatches("a", r"\."),
+    AnyUnlike("a", r"\."),
+    Several("a"),
     HasItem("a", "t", ("p2p",)),
     LacksItem("a", "t", ("p2p",)),
 ]

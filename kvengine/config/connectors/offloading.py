@@ -218,6 +218,7 @@ class _VLLMHostTier(_HostTier):
         at=HasItem("secondary_tiers", "type", ("valkey",)),
         says="holds a tier of kvengine's",
         because="its tiers need spec_name = KVEngineOffloadingSpec; CPUOffloadingSpec has none",
+        foreign=True,
     ),
 )
 @frozen(kw_only=True, slots=False)

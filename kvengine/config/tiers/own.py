@@ -7,13 +7,37 @@ from typing import Literal
 
 from attrs import frozen
 
-from kvengine.rules.conditions import Unlike
+from kvengine.rules.conditions import (
+    Absent,
+    AnyMatches,
+    AnyUnlike,
+    Given,
+    In,
+    Matches,
+    On,
+    Several,
+    Unlike,
+)
 from kvengine.rules.options import option, refuses_unknown
 from kvengine.rules.relations import AtMostOne, Fault, Requires, rules
 
 __all__ = ["DiskTier", "ValkeyTier"]
 
 _MIB = 1 << 20
+_PLAIN = r"^(redis|valkey|unix)://"
+_TLS = r"^(rediss|valkeys)://"
+_PORT = r"([0-9]{1,4}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
+_HOST = r"(\[[0-9A-Fa-f:.]+\]|[^\]\[@:/?#]*)"
+_ADDRESS = rf"^(redis|rediss|valkey|valkeys)://([^/]*@)?{_HOST}(:{_PORT})?(/[0-9]*/?)?$|^unix://."
+_SERVER = r"^(redis|rediss|valkey|valkeys)://"
+
+
+def _filled(*names: str) -> tuple[Fault, ...]:
+    """Texts that are not empty."""
+    return tuple(
+        Fault(at=In(name, ("",)), says="is empty", because="leave it out", code="range")
+        for name in names
+    )
 
 
 @frozen(kw_only=True, slots=False)
@@ -42,6 +66,21 @@ class _QueuedTier:
 
 
 @refuses_unknown
+@rules(
+    Fault(at=In("root_dir", ("",)), says="is empty", because="name a directory", code="range"),
+    Fault(
+        at=Matches("root_dir", "^~"),
+        says="begins with ~, which stands for nothing here",
+        because="a directory of that name would be made: write the whole path",
+        severity="warning",
+    ),
+    Fault(
+        at=Matches("root_dir", "^[^/~]"),
+        says="is relative to wherever the engine is started",
+        because="another start would not find the chunks: write the whole path",
+        severity="warning",
+    ),
+)
 @frozen(kw_only=True, slots=False)
 class DiskTier(_QueuedTier):
     """Segment files below a directory, within a hard limit, checked on every read."""
@@ -51,7 +90,7 @@ class DiskTier(_QueuedTier):
     max_bytes: int | None = option(
         "Hard limit over everything below root_dir, all models and processes together.",
         unit="bytes",
-        ge=1,
+        ge=5 * _MIB,
         default=None,
         nullable=True,
         default_text="nine tenths of what is free at the start",
@@ -100,12 +139,67 @@ class DiskTier(_QueuedTier):
         because="a Cluster has no sentinels",
     ),
     Requires("tls_key", needs=("tls_cert",), because="a key without its certificate is no use"),
+    Requires(
+        "tls_cert", needs=("tls_key",), because="a certificate proves nothing without its key"
+    ),
     Fault(
-        at=Unlike("url", r"^(redis|rediss|valkey|valkeys)://.|^unix://."),
-        says="must begin with valkey://, valkeys://, redis://, rediss:// or unix://, not {value}",
+        at=AnyUnlike("url", rf"{_SERVER}.|^unix://."),
+        says="must begin with valkey://, valkeys://, redis://, rediss:// or unix://",
         because="the scheme says how to reach the server",
         code="choice",
     ),
+    Fault(
+        at=AnyMatches("url", r"^[a-z]+://[^/]*@"),
+        says="holds credentials",
+        because="they belong into username and, by way of the environment, password_env",
+    ),
+    Fault(
+        at=AnyUnlike("url", _ADDRESS),
+        when=(AnyMatches("url", rf"{_SERVER}."),),
+        says="must end with host:port, or host:port/number of the database",
+        because="ports go up to 65535, and options have keys of their own",
+        code="range",
+    ),
+    Fault(at=In("url", ([],)), says="is empty", because="name a server", code="range"),
+    Fault(
+        at=Several("url"),
+        when=(In("cluster", (False,), when_absent=True), Absent("service")),
+        says="names several servers, which needs cluster or service",
+        because="a single server has a single address",
+        code="requires",
+    ),
+    Fault(
+        at=AnyMatches("url", _TLS),
+        when=(AnyMatches("url", _PLAIN),),
+        says="uses TLS for some servers only",
+        because="use valkeys:// for all of them, or for none",
+    ),
+    *(
+        Fault(
+            at=Given(name),
+            when=(AnyMatches("url", _PLAIN),),
+            says="needs a url that begins with valkeys://",
+            because="the scheme of this one says that nothing is encrypted",
+        )
+        for name in ("tls_ca", "tls_cert")
+    ),
+    *(
+        Fault(
+            at=AnyMatches("url", "^unix://"),
+            when=(condition,),
+            says="is a socket of this machine, and neither a cluster nor a sentinel",
+            because="those are reached by host and port",
+        )
+        for condition in (On("cluster"), Given("service"))
+    ),
+    Fault(
+        at=AnyMatches("url", r"^[a-z]+://[^/]*/0*[1-9]"),
+        when=(On("cluster"),),
+        says="has the number of a database",
+        because="a Cluster has no databases",
+    ),
+    *_filled("service", "username", "password_env", "sentinel_username", "sentinel_password_env"),
+    *_filled("tls_ca", "tls_cert", "tls_key"),
     Fault(
         at=Unlike("prefix", r"^[A-Za-z0-9_.-]+$"),
         says="may hold letters, digits, dots, dashes and underscores, not {value}",

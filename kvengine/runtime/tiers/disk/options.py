@@ -8,16 +8,18 @@ from typing import Any, Literal
 from attrs import field, frozen
 from attrs.validators import and_, ge, gt, in_, instance_of, min_len, optional
 
+from kvengine.plan.tiers import (
+    LEAST_SEGMENTS,
+    least_limit_bytes,
+    least_segment_bytes,
+    segment_bytes_of,
+)
 from kvengine.runtime.tiers.base import TierError
-from kvengine.runtime.tiers.disk.format import BLOCK_BYTES
-from kvengine.runtime.tiers.disk.segment import extent_bytes
-from kvengine.units import align_up, format_bytes
+from kvengine.units import format_bytes
 
 __all__ = ["DiskOptions", "segment_bytes_for"]
 
 _MIB = 1 << 20
-_MOST_SEGMENT_BYTES = 256 * _MIB
-_LEAST_SEGMENTS = 4
 
 
 def _count(least: int, default: int) -> Any:
@@ -63,19 +65,16 @@ def segment_bytes_for(options: DiskOptions, max_bytes: int, chunk_bytes: Sequenc
 
     Raises TierError when a chunk does not fit, or the limit holds too few segments.
     """
-    least = extent_bytes([max(chunk_bytes)]) + 4 * BLOCK_BYTES
-    size = options.segment_bytes
-    if size is None:
-        size = min(max(max_bytes // 128, _MIB, 2 * least), max(_MOST_SEGMENT_BYTES, 2 * least))
-    size = align_up(size, BLOCK_BYTES)
-    if size < least:
+    largest = max(chunk_bytes)
+    size = segment_bytes_of(options.segment_bytes, max_bytes, largest)
+    if size < least_segment_bytes(largest):
         raise TierError(
             f"segment_bytes of {format_bytes(size)} is too small for a chunk of "
-            f"{format_bytes(max(chunk_bytes))}; it takes {format_bytes(least)}"
+            f"{format_bytes(largest)}; it takes {format_bytes(least_segment_bytes(largest))}"
         )
-    if max_bytes < _LEAST_SEGMENTS * size + _MIB:
+    if max_bytes < least_limit_bytes(size):
         raise TierError(
             f"max_bytes of {format_bytes(max_bytes)} is too small: "
-            f"{_LEAST_SEGMENTS} segments of {format_bytes(size)} and 1 MiB must fit"
+            f"{LEAST_SEGMENTS} segments of {format_bytes(size)} and 1 MiB must fit"
         )
     return size

@@ -1,0 +1,128 @@
+"""kvengine's own tiers: a check says before the start what the engine would refuse."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from kvengine.config.transfer import KVTransferConfig
+from kvengine.errors import dotted
+from kvengine.rules.check import check
+from kvengine.rules.releases import release
+from kvengine.runtime.tiers.base import TierError
+from kvengine.runtime.tiers.disk.options import DiskOptions
+from kvengine.runtime.tiers.open import options_of
+from kvengine.runtime.tiers.valkey.options import addresses
+
+ONE = "valkey://cache:6379/0"
+TLS = "valkeys://cache"
+GOOD = [
+    {},
+    {"url": "valkey://cache"},
+    {"url": "redis://10.0.0.1:65535/15"},
+    {"url": "valkeys://[fe80::1]:6379/3"},
+    {"url": "unix:///run/valkey.sock"},
+    {"url": ["valkey://a:1", "valkey://b:2"], "cluster": True},
+    {"url": ["valkey://a", "valkey://b"], "service": "kv"},
+    {"url": TLS, "tls_ca": "/ca.pem"},
+    {"url": TLS, "tls_cert": "/c.pem", "tls_key": "/k.pem"},
+]
+BAD = [
+    ({"url": "valkey://u:hunter2@cache:1/0"}, "url", "holds credentials"),
+    ({"url": ["valkey://u@cache"]}, "url", "holds credentials"),
+    ({"url": "http://u:hunter2@cache"}, "url", "must begin with valkey://"),
+    ({"url": ["http://cache"]}, "url", "must begin with valkey://"),
+    ({"url": []}, "url", "is empty"),
+    ({"url": "valkey://cache:99999"}, "url", "must end with host:port"),
+    ({"url": "valkey://cache:1/abc"}, "url", "must end with host:port"),
+    ({"url": "valkey://cache?db=1"}, "url", "must end with host:port"),
+    ({"url": ["valkey://a", "valkey://b"]}, "url", "needs cluster or service"),
+    ({"url": ["valkey://a", TLS], "cluster": True}, "url", "uses TLS for some"),
+    ({"url": "valkey://a/2", "cluster": True}, "url", "has the number of a database"),
+    ({"url": "unix:///run/v.sock", "cluster": True}, "url", "is a socket of this machine"),
+    ({"url": "unix:///run/v.sock", "service": "kv"}, "url", "is a socket of this machine"),
+    ({"tls_ca": "/ca.pem"}, "tls_ca", "begins with valkeys://"),
+    ({"url": TLS, "tls_cert": "/c.pem"}, "tls_key", "is required with 'tls_cert'"),
+    ({"password_env": ""}, "password_env", "is empty"),
+]
+
+
+def problems(tier, spec="KVEngineOffloadingSpec"):
+    extra = {
+        "spec_name": spec,
+        "spec_module_path": "kvengine.integrations.vllm",
+        "cpu_bytes_to_use": 1 << 30,
+        "secondary_tiers": [tier],
+    }
+    if spec != "KVEngineOffloadingSpec":
+        del extra["spec_module_path"]
+    transfer = {
+        "kv_connector": "OffloadingConnector",
+        "kv_role": "kv_both",
+        "kv_connector_extra_config": extra,
+    }
+    found = check(KVTransferConfig, transfer, mode="release", release=release("0.32"))
+    return [problem for problem in found if problem.severity != "info"]
+
+
+def valkey(**keys):
+    return {"type": "valkey", "url": ONE, **keys}
+
+
+@pytest.mark.parametrize("keys", GOOD, ids=json.dumps)
+def test_what_the_engine_takes_is_in_order(keys):
+    """Both agree."""
+    assert problems(valkey(**keys)) == []
+    assert addresses(options_of(valkey(**keys)))
+
+
+@pytest.mark.parametrize(("keys", "where", "says"), BAD, ids=[json.dumps(one[0]) for one in BAD])
+def test_what_the_engine_refuses_is_an_error(keys, where, says):
+    """At the key, without the secret that may stand there."""
+    (found,) = [p for p in problems(valkey(**keys)) if says in p.message]
+
+    assert dotted(found.path).endswith(f"secondary_tiers[0].{where}")
+    assert found.severity == "error"
+    assert "hunter2" not in found.message + found.hint
+    with pytest.raises(TierError):
+        addresses(options_of(valkey(**keys)))
+
+
+@pytest.mark.parametrize(
+    ("keys", "where", "severity"),
+    [
+        ({"root_dir": ""}, "root_dir", "error"),
+        ({"max_bytes": 1000}, "max_bytes", "error"),
+        ({"root_dir": "~/kv"}, "root_dir", "warning"),
+        ({"root_dir": "kv"}, "root_dir", "warning"),
+    ],
+)
+def test_a_directory_and_a_limit_that_make_no_sense(keys, where, severity):
+    """A path that leads elsewhere after the next start is a warning: it works once."""
+    (found,) = problems({"type": "fs", "root_dir": "/kv", **keys})
+
+    assert dotted(found.path).endswith(where)
+    assert found.severity == severity
+
+
+@pytest.mark.parametrize("spec", ["CPUOffloadingSpec", "TieringOffloadingSpec"])
+def test_our_tiers_need_our_spec(spec):
+    """Under another spec they are an error that says so."""
+    found = problems(valkey(), spec)
+
+    assert any(p.severity == "error" and "KVEngineOffloadingSpec" in p.hint for p in found)
+
+
+def test_keys_of_our_disk_need_our_spec_too():
+    """vLLM has a tier of the same name, which knows no limit."""
+    (found,) = problems(
+        {"type": "fs", "root_dir": "/kv", "max_bytes": 1 << 30}, "TieringOffloadingSpec"
+    )
+
+    assert "spec_name = KVEngineOffloadingSpec" in found.message
+
+
+def test_defaults_are_those_of_the_runtime():
+    """A limit of the least size opens with the default segments."""
+    assert DiskOptions(root_dir="/kv", max_bytes=5 << 20).segment_bytes is None
