@@ -130,6 +130,7 @@ def _page(report: BenchReport, title: str) -> Iterator[Section]:
             ("device", f"{report.device}, {format_bytes(report.memory_bytes)} in all"),
             ("verified", f"{format_bytes(report.verified_bytes)}, every byte as it was"),
             ("usable", f"{report.usable_share:.1%} of the host budget under a shifting mix"),
+            *([("tier", report.tier)] if report.tier else []),
         )
     )
     moves = tuple(

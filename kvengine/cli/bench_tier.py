@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -16,9 +19,9 @@ import cattrs
 
 from kvengine.cli import UsageError
 from kvengine.config.engine import Config
-from kvengine.plan.plan import Offload, Plan
+from kvengine.plan.plan import Plan
 from kvengine.runtime.tiers.base import Tier, TierError
-from kvengine.runtime.tiers.identity import GroupGeometry, Identity, digest_of
+from kvengine.runtime.tiers.identity import identity_of
 from kvengine.runtime.tiers.open import open_tier, options_of
 from kvengine.runtime.tiers.raw import Raw, RawFile, RawStore
 
@@ -33,13 +36,13 @@ def opened_tier(text: str, plan: Plan, config: Config) -> Iterator[tuple[Tier, R
 
     ``text`` is ``fs`` or ``valkey``: the tier of that type in the config, else one in a temporary
     place; or a directory; or a table as in ``secondary_tiers[]`` written as JSON. UsageError if it
-    cannot be opened, or does not do its work.
+    cannot be opened, or does not do its work. SIGTERM leaves nothing behind either.
     """
     if text == "host":
         yield None
         return
     try:
-        with ExitStack() as stack:
+        with _tidy_when_told_to_end(), ExitStack() as stack:
             yield _open(text, plan, config, stack)
     except (TierError, ValueError, OSError) as error:
         raise UsageError(f"bench: --tier: {error}") from None
@@ -47,7 +50,7 @@ def opened_tier(text: str, plan: Plan, config: Config) -> Iterator[tuple[Tier, R
 
 def _open(text: str, plan: Plan, config: Config, stack: ExitStack) -> tuple[Tier, Raw]:
     table = _table(text, config)
-    identity = _identity(plan, config)
+    identity = identity_of(plan, config, runner="kvengine bench", hash_algorithm="random")
     if table.get("type") == "fs":
         place = _folder(table.get("root_dir"), stack)
         table["root_dir"] = str(place / "tier")
@@ -67,6 +70,12 @@ def _table(text: str, config: Config) -> dict[str, Any]:
     if text in ("fs", "valkey"):
         return _configured(text, config) or {"type": text}
     if not text.lstrip().startswith(("{", "[")):
+        place = Path(text)
+        if not text or not (place.is_dir() or (os.sep in text and not place.exists())):
+            raise TierError(
+                f"{text!r} is no tier: fs, valkey, host, a directory (a new one is written with a"
+                " slash, as ./kv), or a JSON table"
+            )
         return {"type": "fs", "root_dir": text}
     table = json.loads(text)
     if not isinstance(table, dict):
@@ -86,11 +95,29 @@ def _configured(kind: str, config: Config) -> dict[str, Any] | None:
 
 def _folder(root_dir: object, stack: ExitStack) -> Path:
     """A new directory: in ``root_dir``, so on its disk, if there is one."""
-    if root_dir is not None:
-        Path(str(root_dir)).mkdir(mode=0o700, exist_ok=True)
     where = None if root_dir is None else str(root_dir)
+    if where is not None and not Path(where).is_dir():
+        Path(where).mkdir(mode=0o700)
+        stack.callback(Path(where).rmdir)
     made = tempfile.TemporaryDirectory(prefix="kvengine-bench-", dir=where)
     return Path(stack.enter_context(made))
+
+
+@contextmanager
+def _tidy_when_told_to_end() -> Iterator[None]:
+    """Have SIGTERM end the block as an exception does."""
+
+    def end(*_: object) -> None:
+        raise SystemExit(128 + signal.SIGTERM)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager
@@ -116,40 +143,3 @@ def _server() -> Iterator[str]:
         finally:
             process.kill()
             process.wait()
-
-
-def _identity(plan: Plan, config: Config) -> Identity:
-    parallel = config.parallel
-    groups: Any = tuple(_geometry(plan, index) for index in range(len(plan.groups)))
-    return Identity(
-        model=digest_of({"config": dict(config.model.config)}),
-        cache_dtype=f"{plan.cache_dtype} of {config.model.dtype}",
-        layout=plan.layout,
-        layout_version=0,
-        runner=f"kvengine bench, vLLM {plan.vllm}",
-        groups=groups,
-        tensor_parallel=parallel.tensor,
-        pipeline_parallel=parallel.pipeline,
-        decode_context_parallel=1,
-        prefill_context_parallel=parallel.prefill_context,
-        rank=0,
-        hash_algorithm="random",
-        salt="bench",
-    )
-
-
-def _geometry(plan: Plan, index: int) -> GroupGeometry:
-    group, offload = plan.groups[index], plan.offload
-    layers: Any = group.layers
-    pages: Any = tuple(slot.page_bytes for slot in plan.slots if slot.group == index)
-    per_chunk, chunk_bytes = 1, group.row_bytes
-    if isinstance(offload, Offload):
-        per_chunk, chunk_bytes = offload.blocks_per_chunk[index], offload.chunk_bytes[index]
-    return GroupGeometry(
-        kind=group.kind,
-        layers=layers,
-        tokens_per_block=group.tokens_per_block,
-        page_bytes=pages,
-        blocks_per_chunk=per_chunk,
-        chunk_bytes=chunk_bytes,
-    )

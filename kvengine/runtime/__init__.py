@@ -14,17 +14,33 @@ if TYPE_CHECKING:
     from kvengine.runtime.engine import HostTier, OffloadEngine
     from kvengine.runtime.jobs import Job
     from kvengine.runtime.pool import Found, HostPool
+    from kvengine.runtime.tiers.identity import Identity, identity_of
+    from kvengine.runtime.tiers.open import open_tiers
 
-__all__ = ["Cache", "Found", "HostPool", "HostTier", "Job", "OffloadEngine", "allocate"]
+__all__ = [
+    "Cache",
+    "Found",
+    "HostPool",
+    "HostTier",
+    "Identity",
+    "Job",
+    "OffloadEngine",
+    "allocate",
+    "identity_of",
+    "open_tiers",
+]
 
 _HOMES = {
     "Cache": "cache",
     "Found": "pool",
     "HostPool": "pool",
     "HostTier": "engine",
+    "Identity": "tiers.identity",
     "Job": "jobs",
     "OffloadEngine": "engine",
     "allocate": "cache",
+    "identity_of": "tiers.identity",
+    "open_tiers": "tiers.open",
 }
 
 

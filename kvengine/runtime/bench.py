@@ -66,15 +66,18 @@ class BenchReport:
     verified_bytes: int
     memory_bytes: int
     device: str
+    tier: str | None = None
+    """The tier behind host memory: where it is and how it was used."""
 
     def to_dict(self) -> dict[str, Any]:
         """The report as ``bench --json`` prints it (``version`` 1)."""
-        return {
+        facts = {
             "version": 1,
             "usable_share": round(self.usable_share, 6),
             "transfers": [asdict(transfer) for transfer in self.transfers],
             "bookkeeping": [asdict(books) for books in self.bookkeeping],
         }
+        return facts if self.tier is None else {**facts, "tier": self.tier}
 
 
 def run_bench(
@@ -109,6 +112,7 @@ def run_bench(
                 if tier is not None and not number:
                     transfers += run.measure_tier(group, tier, raw)
             verified += run.verified_bytes
+    described = raw.describe() if raw is not None else None
     if tier is not None:
         tier.close()
     tell("bookkeeping", 0.9)
@@ -120,6 +124,7 @@ def run_bench(
         verified_bytes=verified,
         memory_bytes=memory_bytes,
         device=device,
+        tier=described,
     )
     tell("done", 1.0)
     return report

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 
 from tests.cli.texts import MODEL
+from tests.runtime.tiers.kit import wait_until
 from tests.runtime.tiers.valkey.servers import needs_server
 
 PLAN = ("--model", "config.json", "--memory", "1 GiB", "--vllm", "0.28", "--max-model-len", "256")
@@ -28,7 +33,9 @@ def test_a_run_measures_every_group_in_both_layouts(run, folder):
         ("host", "packed", "load"),
     ]
     assert all(one["ratio"] > 0 for one in found["transfers"])
-    assert list((folder / "tier").iterdir()) == []
+    assert found["tier"].startswith(f"fs in {folder / 'tier'}/")
+    assert found["tier"].endswith(("direct I/O, fsync never", "buffered I/O, fsync never"))
+    assert not (folder / "tier").exists()
     assert 0.9 < found["usable_share"] <= 1
 
 
@@ -48,6 +55,7 @@ def test_a_tier_of_the_config_is_measured_where_it_is(run, folder):
         "kv_connector_extra_config": extra,
     }
     (folder / "transfer.json").write_text(json.dumps(transfer))
+    (folder / "kv").mkdir()
     fs = ("--tier", "fs", "--json")
 
     own = run("bench", "transfer.json", *PLAN, *SMALL, *fs)
@@ -93,3 +101,23 @@ def test_a_tier_that_cannot_be_opened_is_wrong_usage(run, folder):
         assert (ran.code, ran.out) == (2, "")
         assert ran.err.startswith("kvengine: bench: --tier: ")
         assert ran.err.count("\n") == 1
+
+
+def test_a_bench_that_is_told_to_end_leaves_nothing(folder):
+    """SIGTERM, as from a container that is stopped."""
+    (folder / "config.json").write_text(MODEL)
+    temporary = folder / "tmp"
+    temporary.mkdir()
+    command = [sys.executable, "-m", "kvengine", "bench", *PLAN, "--seconds", "60", "--tier", "fs"]
+    with subprocess.Popen(
+        command,
+        cwd=folder,
+        env={**os.environ, "TMPDIR": str(temporary)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        wait_until(lambda: list(temporary.glob("kvengine-bench-*/tier/*/*/*")), 60)
+        process.send_signal(signal.SIGTERM)
+
+        assert process.wait(30) == 128 + signal.SIGTERM
+    assert list(temporary.glob("kvengine-bench-*")) == []

@@ -16,7 +16,10 @@ from typing import Any
 from attrs import asdict, field, frozen
 from attrs.validators import and_, deep_iterable, ge, instance_of, min_len, optional
 
-__all__ = ["CHUNK_FORMAT", "GroupGeometry", "Identity"]
+from kvengine.config.engine import Config
+from kvengine.plan.plan import Offload, Plan
+
+__all__ = ["CHUNK_FORMAT", "GroupGeometry", "Identity", "digest_of", "identity_of"]
 
 CHUNK_FORMAT = 1
 """Version of how kvengine arranges a group's payload in a chunk; a change is another identity."""
@@ -124,6 +127,62 @@ class Identity:
             * self.prefill_context_parallel
         )
         return self.rank // (world // self.pipeline_parallel)
+
+
+def identity_of(
+    plan: Plan,
+    config: Config,
+    *,
+    rank: int = 0,
+    revision: str | None = None,
+    runner: str = "kvengine",
+    hash_algorithm: str = "sha256",
+    hash_seed: str | None = None,
+    salt: str = "",
+) -> Identity:
+    """The identity of the chunks that one rank of a planned engine keeps.
+
+    ``plan`` is what the engine is opened with (of a pipeline, the one of the rank's stage).
+    ``revision`` says which weights, where several models share a config.json; else that file's
+    facts have to do. The rest is how the caller hashes tokens to keys, and ``salt`` anything else
+    that keeps engines apart.
+    """
+    parallel = config.parallel
+    groups: Any = tuple(_geometry(plan, index) for index in range(len(plan.groups)))
+    return Identity(
+        model=revision or digest_of({"config": dict(config.model.config)}),
+        cache_dtype=f"{plan.cache_dtype} of {config.model.dtype}",
+        layout=plan.layout,
+        layout_version=0,
+        runner=f"{runner}, vLLM {plan.vllm}",
+        groups=groups,
+        tensor_parallel=parallel.tensor,
+        pipeline_parallel=parallel.pipeline,
+        decode_context_parallel=parallel.decode_context,
+        prefill_context_parallel=parallel.prefill_context,
+        rank=rank,
+        replicated=isinstance(plan.offload, Offload) and plan.offload.replicated,
+        hash_algorithm=hash_algorithm,
+        hash_seed=hash_seed,
+        salt=salt,
+    )
+
+
+def _geometry(plan: Plan, index: int) -> GroupGeometry:
+    group, offload = plan.groups[index], plan.offload
+    per_chunk, chunk_bytes = 1, group.row_bytes
+    if isinstance(offload, Offload):
+        per_chunk, chunk_bytes = offload.blocks_per_chunk[index], offload.chunk_bytes[index]
+    layers: Any = group.layers
+    pages: Any = tuple(slot.page_bytes for slot in plan.slots if slot.group == index)
+    return GroupGeometry(
+        kind=group.kind,
+        layers=layers,
+        tokens_per_block=group.tokens_per_block,
+        page_bytes=pages,
+        blocks_per_chunk=per_chunk,
+        chunk_bytes=chunk_bytes,
+    )
 
 
 def _json_type(instance: Any, attribute: Any, value: Any) -> Any:

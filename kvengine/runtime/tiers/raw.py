@@ -37,6 +37,10 @@ class Raw(ABC):
     def get(self, count: int, num_bytes: int) -> None:
         """Read the values that ``put`` wrote last."""
 
+    @abstractmethod
+    def describe(self) -> str:
+        """The tier that uses it, and how: for people, without secrets."""
+
     def clear(self) -> None:  # noqa: B027
         """Remove the values, unless the next ``put`` writes over them. Not to be timed."""
 
@@ -89,6 +93,12 @@ class RawFile(Raw):
         with self._open() as fd:
             self._all(partial(read, fd), count, each, self._options.n_read_threads)
 
+    def describe(self) -> str:
+        """Where, in which I/O mode, and when it waits for the device."""
+        ways = sorted(set(self._tier.stats().io_bytes) - {"copied"})
+        what = " and ".join(ways) or "no"
+        return f"fs in {self._options.root_dir}, {what} I/O, fsync {self._options.fsync}"
+
     def clear(self) -> None:
         """Have room ready for as much again, as a tier has."""
         with self._open() as fd:
@@ -135,6 +145,7 @@ class RawStore(Raw):
         self._sockets = Sockets()
         self._client = connect(options, self._sockets)
         self._threads = options.threads
+        self._url = options.url
         self._names: list[bytes] = []
         if not (options.cluster or options.service):
             server = addresses(options)[0]
@@ -163,6 +174,10 @@ class RawStore(Raw):
 
         with _store_trouble():
             _run(work, self._threads)
+
+    def describe(self) -> str:
+        """Which servers, over how many connections."""
+        return f"valkey at {', '.join(self._url)}, {self._threads} threads"
 
     def clear(self) -> None:
         """Delete them."""

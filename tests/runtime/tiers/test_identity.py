@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from attrs import evolve, fields
 
-from kvengine.runtime.tiers.identity import GroupGeometry, Identity
+from kvengine.plan.make import make_plan
+from kvengine.runtime.tiers.identity import GroupGeometry, Identity, identity_of
+from tests.plan.engines import engine, transfer
 from tests.runtime.tiers.kit import disk, geometry, identity, key_of, put, readable
 
 CHANGES = {
@@ -110,3 +112,43 @@ def test_an_identity_that_says_too_little_is_refused(changes, message):
 def test_chunk_bytes_follow_the_groups():
     """One size per group number."""
     assert identity(4096, 8192).chunk_bytes == (4096, 8192)
+
+
+def test_the_identity_of_a_planned_engine():
+    """What a plan and a config say; the rest is the caller's to say."""
+
+    def of(*model, rank=0, own=(), **engine_facts):
+        config = engine(*model, kv_transfer=transfer(), **engine_facts)
+        return identity_of(make_plan(config), config, rank=rank, **dict(own))
+
+    found = of("gpt-oss-20b")
+    assert found == of("gpt-oss-20b")
+    assert (
+        found.chunk_bytes
+        == make_plan(engine("gpt-oss-20b", kv_transfer=transfer())).offload.chunk_bytes
+    )
+    others = [
+        of("llama-3.1-8b"),
+        of("gpt-oss-20b", dtype="fp8"),
+        of("gpt-oss-20b", parallel={"tensor": 2}),
+        of("gpt-oss-20b", parallel={"tensor": 2}, rank=1),
+        of("gpt-oss-20b", own={"revision": "a1b2"}),
+        of("gpt-oss-20b", own={"hash_seed": "7"}),
+        of("gpt-oss-20b", own={"salt": "tenant"}),
+    ]
+    digests = [found.digest, *(other.digest for other in others)]
+    assert len(set(digests)) == len(digests)
+
+
+def test_ranks_that_hold_the_same_bytes_share():
+    """MLA latents: one namespace for all ranks of a tensor parallel engine."""
+    config = engine(
+        "deepseek-v3.2",
+        "0.32",
+        parallel={"tensor": 8},
+        kv_transfer=transfer("KVEngineOffloadingSpec"),
+    )
+    plan = make_plan(config)
+
+    assert plan.offload.replicated
+    assert identity_of(plan, config, rank=0).digest == identity_of(plan, config, rank=5).digest
