@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["align_up", "ceil_div", "format_bytes", "parse_bytes"]
+__all__ = ["align_up", "ceil_div", "format_bytes", "parse_bytes", "plain_number"]
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "p": 10**15}
 _UNITS |= {f"{prefix}i": 2 ** (10 * power) for power, prefix in enumerate("kmgtp", start=1)}
@@ -19,6 +19,11 @@ def ceil_div(dividend: int, divisor: int) -> int:
 def align_up(value: int, multiple: int) -> int:
     """The least multiple of ``multiple`` that is not below ``value``."""
     return ceil_div(value, multiple) * multiple
+
+
+def plain_number(value: float) -> str:
+    """A number with all its digits, whole ones without a point."""
+    return str(int(value)) if value == int(value) else str(value)
 
 
 def parse_bytes(text: str) -> int:

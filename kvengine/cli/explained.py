@@ -15,6 +15,7 @@ from kvengine.rules.registry import Named
 from kvengine.rules.relations import Relation, relations_of
 from kvengine.rules.releases import ALWAYS, Release
 from kvengine.rules.shapes import Field, fields_of
+from kvengine.units import plain_number
 
 __all__ = ["advisory", "code", "entry", "listed", "table"]
 
@@ -131,7 +132,7 @@ def _value(field: Field) -> str:
     parts += ["a list"] * (shape.items is not None)
     unit = f", in {option.unit}" if option.unit else ""
     bounds = ((", at least", option.ge), (", above", option.gt), (", at most", option.le))
-    limits = "".join(f"{says} {bound:g}" for says, bound in bounds if bound is not None)
+    limits = "".join(f"{says} {plain_number(bound)}" for says, bound in bounds if bound is not None)
     return " or ".join(parts) + unit + limits
 
 

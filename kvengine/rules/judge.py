@@ -13,7 +13,7 @@ from kvengine.errors import Drop, Fix, Path, Problem, Put, Severity, show
 from kvengine.rules.modes import Mode
 from kvengine.rules.readings import Outcome
 from kvengine.rules.shapes import Field, Shape
-from kvengine.units import parse_bytes
+from kvengine.units import parse_bytes, plain_number
 
 __all__ = ["judge", "meaning", "nearest", "placeholder"]
 
@@ -222,13 +222,9 @@ def _range(value: Any, field: Field, path: Path) -> Problem | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
         return None
     if option.ge is not None and value < option.ge:
-        return Problem("range", path, f"must be at least {_number(option.ge)}, not {value}")
+        return Problem("range", path, f"must be at least {plain_number(option.ge)}, not {value}")
     if option.le is not None and value > option.le:
-        return Problem("range", path, f"must be at most {_number(option.le)}, not {value}")
+        return Problem("range", path, f"must be at most {plain_number(option.le)}, not {value}")
     if option.gt is not None and value <= option.gt:
-        return Problem("range", path, f"must be above {option.gt:g}, not {value}")
+        return Problem("range", path, f"must be above {plain_number(option.gt)}, not {value}")
     return None
-
-
-def _number(value: float) -> str:
-    return str(int(value)) if value == int(value) else str(value)

@@ -11,6 +11,7 @@ from kvengine.rules.readings import AS_IT_IS
 from kvengine.rules.relations import relations_of
 from kvengine.rules.releases import ALWAYS, Release
 from kvengine.rules.shapes import Field, Shape, fields_of
+from kvengine.units import plain_number
 
 __all__ = ["anchor", "option_entry", "table_section"]
 
@@ -90,11 +91,11 @@ def _bounds(field: Field) -> str:
     option = field.option
     parts = []
     if option.ge is not None:
-        parts.append(f"at least {option.ge:g}")
+        parts.append(f"at least {plain_number(option.ge)}")
     if option.gt is not None:
-        parts.append(f"above {option.gt:g}")
+        parts.append(f"above {plain_number(option.gt)}")
     if option.le is not None:
-        parts.append(f"at most {option.le:g}")
+        parts.append(f"at most {plain_number(option.le)}")
     return f", {', '.join(parts)}" if parts else ""
 
 

@@ -70,6 +70,8 @@ class Releases:
         )
 
     def __str__(self) -> str:
+        if self == NEVER:
+            return "no release"
         text = f"before {self.until}" if self.until else "every release"
         if self.since:
             text = f"since {self.since}"
