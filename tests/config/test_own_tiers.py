@@ -48,12 +48,12 @@ BAD = [
 ]
 
 
-def problems(tier, spec="KVEngineOffloadingSpec"):
+def problems(*tiers, spec="KVEngineOffloadingSpec"):
     extra = {
         "spec_name": spec,
         "spec_module_path": "kvengine.integrations.vllm",
         "cpu_bytes_to_use": 1 << 30,
-        "secondary_tiers": [tier],
+        "secondary_tiers": [*tiers],
     }
     if spec != "KVEngineOffloadingSpec":
         del extra["spec_module_path"]
@@ -109,7 +109,7 @@ def test_a_directory_and_a_limit_that_make_no_sense(keys, where, severity):
 @pytest.mark.parametrize("spec", ["CPUOffloadingSpec", "TieringOffloadingSpec"])
 def test_our_tiers_need_our_spec(spec):
     """Under another spec they are an error that says so."""
-    found = problems(valkey(), spec)
+    found = problems(valkey(), spec=spec)
 
     assert any(p.severity == "error" and "KVEngineOffloadingSpec" in p.hint for p in found)
 
@@ -117,10 +117,20 @@ def test_our_tiers_need_our_spec(spec):
 def test_keys_of_our_disk_need_our_spec_too():
     """vLLM has a tier of the same name, which knows no limit."""
     (found,) = problems(
-        {"type": "fs", "root_dir": "/kv", "max_bytes": 1 << 30}, "TieringOffloadingSpec"
+        {"type": "fs", "root_dir": "/kv", "max_bytes": 1 << 30}, spec="TieringOffloadingSpec"
     )
 
     assert "spec_name = KVEngineOffloadingSpec" in found.message
+
+
+def test_two_disks_on_one_directory():
+    """They would share one limit and hold everything twice."""
+    one = {"type": "fs", "root_dir": "/kv"}
+    (found,) = problems(one, valkey(), {**one, "root_dir": "/kv/"})
+
+    assert dotted(found.path).endswith("secondary_tiers[2].root_dir")
+    assert found.severity == "warning"
+    assert problems(one, {**one, "root_dir": "/kv2"}) == []
 
 
 def test_defaults_are_those_of_the_runtime():

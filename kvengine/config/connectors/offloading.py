@@ -10,7 +10,7 @@ from attrs import frozen
 from kvengine.config.connectors.base import ExtraConfig
 from kvengine.config.tiers import OwnTier, SecondaryTier
 from kvengine.config.tiers.backpressure import Backpressure, DetectorNamed
-from kvengine.config.tiers.base import SINCE_BACKPRESSURE
+from kvengine.config.tiers.base import SINCE_BACKPRESSURE, OwnDirectories
 from kvengine.rules.conditions import (
     Absent,
     AtLeast,
@@ -311,6 +311,7 @@ class TieringOffloadingSpec(_VLLMHostTier):
         code="missing",
         severity="warning",
     ),
+    OwnDirectories(),
 )
 @frozen(kw_only=True, slots=False)
 class KVEngineOffloadingSpec(_HostTier):

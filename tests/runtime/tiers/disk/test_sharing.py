@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import os
 
 import pytest
 
+from kvengine.runtime.tiers.disk import journal
 from tests.runtime.tiers.kit import (
     DONE,
     MIB,
@@ -98,6 +101,25 @@ def test_the_lane_of_an_ended_process_is_taken_over(tmp_path):
     with disk(tmp_path) as third:
         assert lanes(tmp_path) == ["0"]
         assert readable(third, [*MINE, *YOURS]) == [*MINE, *YOURS]
+
+
+def test_what_an_ended_process_did_not_seal_is_sealed_by_its_heir(tmp_path, monkeypatch):
+    """No later start scans it again, and its fsync policy is kept."""
+
+    def refuse(*_):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    keys = keys_of(range(200))
+    with disk(tmp_path, fsync="seal") as heir:
+        with monkeypatch.context() as killed:
+            killed.setattr(journal, "seal", refuse)
+            with disk(tmp_path) as other:
+                put(other, keys)
+        wait_until(lambda: len(heir._mount.journal._closed) >= 3)
+        wait_until(lambda: not heir._mount.journal.num_unsealed)
+
+        assert all(segment.sealed for segment in heir._mount.journal._closed)
+        assert readable(heir, keys) == keys
 
 
 def test_many_lanes_left_behind_become_one(tmp_path):
