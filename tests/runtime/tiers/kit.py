@@ -125,6 +125,15 @@ def segments(root: Path) -> list[Path]:
     return sorted(root.glob("*/*/*.seg"))
 
 
+def flip(path: Path, offset: int) -> None:
+    """Turn a bit of a file over."""
+    with path.open("r+b") as file:
+        file.seek(offset)
+        (byte,) = file.read(1)
+        file.seek(offset)
+        file.write(bytes([byte ^ 1]))
+
+
 def bytes_below(root: Path) -> int:
     """What everything below a directory occupies or may come to occupy; it may change meanwhile."""
     total = 0

@@ -15,6 +15,7 @@ from tests.runtime.tiers.kit import (
     MIB,
     bytes_below,
     disk,
+    flip,
     identity,
     keys_of,
     put,
@@ -71,11 +72,9 @@ def test_damage_is_found_with_file_and_key(tmp_path):
     with disk(tmp_path) as tier:
         put(tier, KEYS[:10])
     path = segments(tmp_path)[0]
-    data = bytearray(path.read_bytes())
-    data[2 * BLOCK_BYTES + CHUNK_BYTES + 5] ^= 1
-    path.write_bytes(data)
+    flip(path, 2 * BLOCK_BYTES + CHUNK_BYTES + 5)
     cut = path.with_name("00000000000000aa.seg")
-    cut.write_bytes(data[:-BLOCK_BYTES])
+    cut.write_bytes(path.read_bytes()[:-BLOCK_BYTES])
     found = verify(str(tmp_path))
     (bad,) = found.bad
 
@@ -90,9 +89,7 @@ def test_a_chunk_that_was_written_again_is_not_held_against_the_tier(tmp_path):
     with disk(tmp_path) as tier:
         put(tier, KEYS[:10])
     path = segments(tmp_path)[0]
-    data = bytearray(path.read_bytes())
-    data[2 * BLOCK_BYTES + CHUNK_BYTES + 5] ^= 1
-    path.write_bytes(data)
+    flip(path, 2 * BLOCK_BYTES + CHUNK_BYTES + 5)
     with disk(tmp_path) as tier:
         good = readable(tier, KEYS[:10])
         assert len(good) == 9

@@ -10,6 +10,7 @@ import pytest
 
 from kvengine.runtime.tiers.base import Outcome, TierError
 from kvengine.runtime.tiers.disk.blockio import aligned_buffer
+from kvengine.runtime.tiers.disk.format import BLOCK_BYTES
 from tests.runtime.tiers.kit import (
     CHUNK_BYTES,
     DONE,
@@ -19,6 +20,7 @@ from tests.runtime.tiers.kit import (
     FaultyFiles,
     disk,
     done,
+    flip,
     get,
     identity,
     key_of,
@@ -351,10 +353,7 @@ def test_a_chunk_found_corrupt_stays_forgotten_and_can_be_stored_again(tmp_path)
     """Also after a restart: it is not taken for one that is there already."""
     with disk(tmp_path) as tier:
         put(tier, KEYS[:10])
-    path = segments(tmp_path)[0]
-    data = bytearray(path.read_bytes())
-    data[4096 * 2 + CHUNK_BYTES + 5] ^= 1
-    path.write_bytes(data)
+    flip(segments(tmp_path)[0], 2 * BLOCK_BYTES + CHUNK_BYTES + 5)
     with disk(tmp_path) as tier:
         outcomes, _ = get(tier, KEYS[:10])
         bad = KEYS[outcomes.index(Outcome.CORRUPT)]
