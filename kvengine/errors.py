@@ -230,10 +230,12 @@ class PlanError(KVEngineError):
 
 
 _NAME = r"(?:passw(?:or)?d|secret|token|(?:api|access|secret)[-_]?key)"
+_PLAIN = r"(?!(?:null|none|true|false|[0-9.]+)\b)[^\s\"',{}\[\]\\]+"
 _SECRETS = (
-    r"""(://)([^\s/"'<>@]+)(?=@)""",
-    rf"""({_NAME}["']?\s*[:=]\s*["']?)([^\s"',{{}}]+)""",
-    rf"""(--[a-z-]{{0,30}}{_NAME}\s+["']?)([^\s"']+)""",
+    r"""(://)([^\s"'<>/]{1,200})(?=@)""",
+    r"""(://)([^\s"'<>/@]{0,100}:[^\s"'<>]{1,200})(?=@)""",
+    rf"""({_NAME}\\*["']?\s*[:=]\s*)(\\*"[^"\\]*|'[^']*|{_PLAIN})""",
+    rf"""(--[a-z-]{{0,30}}{_NAME}["',\s]+)([^\s"',]+)""",
 )
 """What is before a secret, and the secret: in a url, behind a name, behind a flag."""
 
@@ -244,6 +246,10 @@ def show(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
+def _starred(found: re.Match[str]) -> str:
+    return found[1] + re.sub(r"""[^"'\\]""", "*", found[2])
+
+
 def masked(text: str) -> str:
     """The text with a star for every character of what looks like a secret.
 
@@ -251,5 +257,5 @@ def masked(text: str) -> str:
     token, secret or key: messages and excerpts end up in the logs of CI.
     """
     for pattern in _SECRETS:
-        text = re.sub(pattern, lambda found: found[1] + "*" * len(found[2]), text, flags=re.I)
+        text = re.sub(pattern, _starred, text, flags=re.IGNORECASE)
     return text

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import pickle
+import time
 
 import pytest
 
-from kvengine.errors import ConfigError, Edit, Fix, Place, PlanError, Problem, Put, dotted, pointer
+from kvengine.errors import (
+    ConfigError,
+    Edit,
+    Fix,
+    Place,
+    PlanError,
+    Problem,
+    Put,
+    dotted,
+    masked,
+    pointer,
+)
 
 PROBLEM = Problem(
     "exclusive",
@@ -79,3 +91,34 @@ def test_exceptions_keep_their_facts_through_pickling():
     }
     assert str(again) == "does not fit [capacity]"
     assert pickle.loads(pickle.dumps(config)).problems == (PROBLEM,)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("redis://u:p@ss@host", "redis://******@host"),
+        ("redis://:a/b@host:1/0", "redis://****@host:1/0"),
+        ("valkey://host:1/0", "valkey://host:1/0"),
+        ('password: "TOP SECRET,PW"', 'password: "*************"'),
+        ("password: 'a b' # x", "password: '***' # x"),
+        ('{"password":"ab,cd"}', '{"password":"*****"}'),
+        (r'"{\"password\": \"hunter2\"}"', r'"{\"password\": \"*******\"}"'),
+        ('["--api-key","abc", "-tp"]', '["--api-key","***", "-tp"]'),
+        ("HF_TOKEN=hf_1 vllm serve", "HF_TOKEN=**** vllm serve"),
+        ("bytes_per_token: 4096", "bytes_per_token: 4096"),
+        ("token: null", "token: null"),
+        ('password_env = "KV"', 'password_env = "KV"'),
+    ],
+)
+def test_what_looks_like_a_secret_is_starred(text, shown):
+    """And nothing else is: messages must stay of use."""
+    assert masked(text) == shown
+
+
+def test_a_hostile_text_is_masked_in_time():
+    """Excerpts and quoted values are a few thousand characters."""
+    started_s = time.process_time()
+    for text in ("://a:" * 2000, "-" * 8192, "password" * 1000, "password=" + chr(92) * 8000):
+        masked(text)
+
+    assert time.process_time() - started_s < 2

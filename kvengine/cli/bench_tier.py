@@ -108,6 +108,7 @@ def _tidy_when_told_to_end() -> Iterator[None]:
     """Have SIGTERM end the block as an exception does."""
 
     def end(*_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough
         raise SystemExit(128 + signal.SIGTERM)
 
     if threading.current_thread() is not threading.main_thread():
@@ -117,7 +118,7 @@ def _tidy_when_told_to_end() -> Iterator[None]:
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
 
 
 @contextmanager

@@ -61,6 +61,8 @@ def run(arguments: argparse.Namespace) -> int:
     }
     try:
         return commands[arguments.what](arguments)
+    except BrokenPipeError:
+        raise
     except (TierError, OSError) as error:
         raise UsageError(f"tier: {error}") from None
     except ModuleNotFoundError as error:

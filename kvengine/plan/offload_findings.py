@@ -13,12 +13,13 @@ from kvengine.plan.findings import EXTRA, Seen, refusal
 from kvengine.plan.offload import why_copied
 from kvengine.plan.plan import Group, Offload
 from kvengine.plan.tiers import (
+    DISK_BLOCK_BYTES,
     OWN_SPEC,
     least_limit_bytes,
     least_segment_bytes,
     segment_bytes_of,
 )
-from kvengine.units import ceil_div, format_bytes
+from kvengine.units import align_up, ceil_div, format_bytes
 
 __all__ = ["offload_findings"]
 
@@ -266,7 +267,7 @@ def _disk_room(offload: Offload, extra: Any) -> Iterator[Problem]:
         limit, configured = read("max_bytes", None), read("segment_bytes", None)
         at: Path = (*EXTRA, "secondary_tiers", number)
         least = least_segment_bytes(largest)
-        if isinstance(configured, int) and configured < least:
+        if isinstance(configured, int) and align_up(configured, DISK_BLOCK_BYTES) < least:
             yield Problem(
                 "capacity",
                 (*at, "segment_bytes"),

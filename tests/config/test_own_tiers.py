@@ -23,6 +23,8 @@ GOOD = [
     {"url": "redis://10.0.0.1:65535/15"},
     {"url": "valkeys://[fe80::1]:6379/3"},
     {"url": "unix:///run/valkey.sock"},
+    {"url": "valkey://"},
+    {"cluster": False, "service": "kv"},
     {"url": ["valkey://a:1", "valkey://b:2"], "cluster": True},
     {"url": ["valkey://a", "valkey://b"], "service": "kv"},
     {"url": TLS, "tls_ca": "/ca.pem"},
@@ -42,6 +44,9 @@ BAD = [
     ({"url": "valkey://a/2", "cluster": True}, "url", "has the number of a database"),
     ({"url": "unix:///run/v.sock", "cluster": True}, "url", "is a socket of this machine"),
     ({"url": "unix:///run/v.sock", "service": "kv"}, "url", "is a socket of this machine"),
+    ({"url": "unix://sock"}, "url", "must begin with valkey://"),
+    ({"url": "unix:///run/v.sock?db=1"}, "url", "must begin with valkey://"),
+    ({"cluster": True, "service": "kv"}, "service", "cannot be combined with 'cluster'"),
     ({"tls_ca": "/ca.pem"}, "tls_ca", "begins with valkeys://"),
     ({"url": TLS, "tls_cert": "/c.pem"}, "tls_key", "is required with 'tls_cert'"),
     ({"password_env": ""}, "password_env", "is empty"),
@@ -87,6 +92,13 @@ def test_what_the_engine_refuses_is_an_error(keys, where, says):
     assert "hunter2" not in found.message + found.hint
     with pytest.raises(TierError):
         addresses(options_of(valkey(**keys)))
+
+
+@pytest.mark.parametrize("url", ["valkey://[1:2]", "valkey://h\uff0f1", "unix://"])
+def test_no_url_ends_in_another_exception(url):
+    """Tiers that are open by then are closed by whoever opens several."""
+    with pytest.raises(TierError):
+        addresses(options_of(valkey(url=url)))
 
 
 @pytest.mark.parametrize(

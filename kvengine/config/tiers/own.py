@@ -19,7 +19,7 @@ from kvengine.rules.conditions import (
     Unlike,
 )
 from kvengine.rules.options import option, refuses_unknown
-from kvengine.rules.relations import AtMostOne, Fault, Requires, rules
+from kvengine.rules.relations import Fault, Requires, rules
 
 __all__ = ["DiskTier", "ValkeyTier"]
 
@@ -28,7 +28,9 @@ _PLAIN = r"^(redis|valkey|unix)://"
 _TLS = r"^(rediss|valkeys)://"
 _PORT = r"([0-9]{1,4}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 _HOST = r"(\[[0-9A-Fa-f:.]+\]|[^\]\[@:/?#]*)"
-_ADDRESS = rf"^(redis|rediss|valkey|valkeys)://([^/]*@)?{_HOST}(:{_PORT})?(/[0-9]*/?)?$|^unix://."
+_ADDRESS = (
+    rf"^(redis|rediss|valkey|valkeys)://([^/]*@)?{_HOST}(:{_PORT}?)?(/[0-9]*/?)?$|^unix:///[^?#]+$"
+)
 _SERVER = r"^(redis|rediss|valkey|valkeys)://"
 
 
@@ -134,17 +136,20 @@ class DiskTier(_QueuedTier):
 
 @refuses_unknown
 @rules(
-    AtMostOne(
-        ("cluster", "service"),
+    Fault(
+        at=Given("service"),
+        when=(On("cluster"),),
+        says="cannot be combined with 'cluster'",
         because="a Cluster has no sentinels",
+        code="exclusive",
     ),
     Requires("tls_key", needs=("tls_cert",), because="a key without its certificate is no use"),
     Requires(
         "tls_cert", needs=("tls_key",), because="a certificate proves nothing without its key"
     ),
     Fault(
-        at=AnyUnlike("url", rf"{_SERVER}.|^unix://."),
-        says="must begin with valkey://, valkeys://, redis://, rediss:// or unix://",
+        at=AnyUnlike("url", rf"{_SERVER}|^unix:///[^?#]+$"),
+        says="must begin with valkey://, valkeys://, redis://, rediss:// or unix:///",
         because="the scheme says how to reach the server",
         code="choice",
     ),
@@ -155,7 +160,7 @@ class DiskTier(_QueuedTier):
     ),
     Fault(
         at=AnyUnlike("url", _ADDRESS),
-        when=(AnyMatches("url", rf"{_SERVER}."),),
+        when=(AnyMatches("url", _SERVER),),
         says="must end with host:port, or host:port/number of the database",
         because="ports go up to 65535, and options have keys of their own",
         code="range",

@@ -70,9 +70,11 @@ def take_note(
     described = model.hf_config.to_dict()
     quantization = str(model.quantization or "none")
     attention = os.environ.get("VLLM_ATTENTION_BACKEND", "")
+    names = ("mamba_cache_dtype", "mamba_ssm_cache_dtype")
+    states = "/".join(str(getattr(config.cache_config, name, "auto")) for name in names)
     return Note(
         model=_digest(model.model, model.revision, described),
-        cache_dtype=dtype,
+        cache_dtype=f"{dtype}, states {states}",
         runner=f"{runner} {model.dtype} {quantization} {attention}".rstrip(),
         hash_algorithm=str(config.cache_config.prefix_caching_hash_algo),
         hash_seed=seed,

@@ -151,7 +151,8 @@ def identity_of(
     groups: Any = tuple(_geometry(plan, index) for index in range(len(plan.groups)))
     return Identity(
         model=revision or digest_of({"config": dict(config.model.config)}),
-        cache_dtype=f"{plan.cache_dtype} of {config.model.dtype}",
+        cache_dtype=f"{plan.cache_dtype} of {config.model.dtype or 'its config'}"
+        f", states {config.cache.mamba_cache_dtype}",
         layout=plan.layout,
         layout_version=0,
         runner=f"{runner}, vLLM {plan.vllm}",

@@ -33,7 +33,7 @@ def open_tiers(configs: Sequence[Mapping[str, Any]], identity: Identity) -> list
             name = str(config.get("type"))
             count = sum(other.get("type") == name for other in configs[: index + 1])
             tiers.append(open_tier(config, identity, name=f"{name}-{count}" if count > 1 else name))
-    except TierError:
+    except BaseException:
         for tier in tiers:
             tier.close()
         raise

@@ -132,6 +132,7 @@ def test_the_identity_of_a_planned_engine():
         of("gpt-oss-20b", dtype="fp8"),
         of("gpt-oss-20b", parallel={"tensor": 2}),
         of("gpt-oss-20b", parallel={"tensor": 2}, rank=1),
+        of("gpt-oss-20b", mamba_cache_dtype="float16"),
         of("gpt-oss-20b", own={"revision": "a1b2"}),
         of("gpt-oss-20b", own={"hash_seed": "7"}),
         of("gpt-oss-20b", own={"salt": "tenant"}),

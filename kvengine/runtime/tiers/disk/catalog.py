@@ -77,11 +77,11 @@ class Catalog:
                 self._set(entry.key, Place(segment, entry))
             return current is not None
 
-    def drop(self, place: Place) -> None:
-        """Forget a place, unless its key has found a better one by now."""
+    def drop(self, place: Place) -> bool:
+        """Forget a place, unless its key has found a better one by now: then False."""
         with self._lock:
-            if self._places.get(place.entry.key) is place:
-                self._pop(place.entry.key)
+            current = self._places.get(place.entry.key) is place
+            return current and self._pop(place.entry.key)
 
     def delete(self, keys: Iterable[bytes]) -> list[bytes]:
         """Forget keys; those that had a place."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from attrs import frozen
@@ -155,8 +155,11 @@ class _Visit:
 
     def look(self) -> Seen:
         closed = self.root.closed()
-        namespaces = [name for name in self.root.namespaces() if name not in closed]
-        return Seen(namespaces=tuple(map(self._namespace, namespaces)), closed=tuple(closed))
+        found = []
+        for name in self.root.namespaces():
+            with suppress(FileNotFoundError):  # its last engine has just left
+                found += [] if name in closed else [self._namespace(name)]
+        return Seen(namespaces=tuple(found), closed=tuple(closed))
 
     def verify(self, progress: Progress) -> Verified:
         lanes = self.root.lanes()
@@ -165,7 +168,7 @@ class _Visit:
         bad: list[BadChunk] = []
         unreadable: list[str] = []
         for lane in lanes:
-            with self._segments(lane) as segments:
+            with suppress(FileNotFoundError), self._segments(lane) as segments:
                 unreadable += [f"{self._path(lane)}/{n}" for n, found in segments if found is None]
                 for segment, entries in _live([found for _, found in segments if found]):
                     chunks += len(entries)
@@ -184,8 +187,11 @@ class _Visit:
     def _namespace(self, digest: str) -> NamespaceFacts:
         with self.root.directory(digest) as dir_fd:
             identity = read_identity(self.files, dir_fd)
-        lanes = tuple(self._lane(lane) for lane in self.root.lanes_of(digest))
-        return NamespaceFacts(digest=digest, identity=identity, lanes=lanes)
+        lanes: list[LaneFacts] = []
+        for lane in self.root.lanes_of(digest):
+            with suppress(FileNotFoundError):  # another has just taken it over
+                lanes.append(self._lane(lane))
+        return NamespaceFacts(digest=digest, identity=identity, lanes=tuple(lanes))
 
     def _lane(self, lane: LaneFiles) -> LaneFacts:
         with self._segments(lane) as segments:

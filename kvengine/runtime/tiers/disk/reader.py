@@ -85,9 +85,8 @@ class Reader:
     def _verify(self, place: Place, view: memoryview) -> Outcome:
         if xxh3_128_digest(view) == place.entry.checksum:
             return Outcome.DONE
-        self._catalog.drop(place)
-        if not place.segment.file.writable:
-            return Outcome.MISS  # its owner used the file anew
+        if not self._catalog.drop(place) or not place.segment.file.writable:
+            return Outcome.MISS  # somebody else found out, or its owner used the file anew
         self._complaints.say(
             "corrupt",
             "%s: the %d bytes at %d are not what was written there; the chunk is a miss",

@@ -146,11 +146,9 @@ class Root:
         """What bears the name of a namespace or lane and is not ours to look into, or a link."""
         found: list[str] = []
         for namespace in self.namespaces():
-            names = self._try_list(namespace)
-            if names is None:
-                found.append(namespace)
-            lanes = filter(_LANE.fullmatch, names or ())
-            found += [f"{namespace}/{x}" for x in lanes if self._try_list(namespace, x) is None]
+            found += [namespace] if self._is_closed(namespace) else []
+            lanes = filter(_LANE.fullmatch, self._try_list(namespace) or ())
+            found += [f"{namespace}/{lane}" for lane in lanes if self._is_closed(namespace, lane)]
         return found
 
     def lanes_of(self, namespace: str) -> list[LaneFiles]:
@@ -257,6 +255,16 @@ class Root:
                 raise
         return self.files.open(LOCK_NAME, os.O_RDONLY, dir_fd)
 
+    def _is_closed(self, namespace: str, lane: str | None = None) -> bool:
+        try:
+            with self.directory(namespace, lane) as dir_fd:
+                self.files.list_dir(dir_fd)
+        except (NotADirectoryError, PermissionError):
+            return True
+        except FileNotFoundError:
+            return False
+        return False
+
     def _try_list(self, namespace: str, lane: str | None = None) -> list[str] | None:
         """The names in a namespace or lane; None if that is not there, or not ours to look into."""
         try:
@@ -287,13 +295,12 @@ class Root:
         """The files of a lane. Its owner may rename one meanwhile, which must not be overlooked."""
         most: dict[str, os.stat_result] = {}
         for _ in range(_LOOKS):
-            before_ns = os.fstat(dir_fd).st_mtime_ns
             names = self.files.list_dir(dir_fd)
             found: dict[str, os.stat_result] = {}
             for name in names:
                 with suppress(FileNotFoundError):
                     found[name] = self.files.stat(name, dir_fd)
-            if len(found) == len(names) and os.fstat(dir_fd).st_mtime_ns == before_ns:
+            if [*found] == names == self.files.list_dir(dir_fd):
                 return found
             most = max(most, found, key=len)
         return most

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from attrs import field, frozen
 from attrs.validators import and_, deep_iterable, ge, gt, instance_of, matches_re, min_len, optional
@@ -62,7 +62,7 @@ class ValkeyOptions:
     tls_key: str | None = _text()
     """The client's own certificate and key, where the server asks for them."""
     prefix: str = field(
-        default="kvengine", validator=and_(instance_of(str), matches_re(r"[\w.-]+"))
+        default="kvengine", validator=and_(instance_of(str), matches_re(r"[A-Za-z0-9_.-]+"))
     )
     """What all keys in the store begin with."""
     ttl_s: int | None = field(default=86400, validator=_NONE_OR_POSITIVE)
@@ -98,7 +98,7 @@ def addresses(options: ValkeyOptions) -> list[Address]:
     if len(options.url) > 1 and not (options.cluster or options.service):
         raise TierError("several urls need 'cluster' or 'service' (sentinels)")
     port = _SENTINEL_PORT if options.service else _PORT
-    found = [_address(urlsplit(url), port) for url in options.url]
+    found = [_address(url, port) for url in options.url]
     if len({address.tls for address in found}) > 1:
         raise TierError("all urls must use TLS, or none")
     if any(address.path for address in found) and (options.cluster or options.service):
@@ -113,7 +113,11 @@ def addresses(options: ValkeyOptions) -> list[Address]:
     return found
 
 
-def _address(url: SplitResult, port: int) -> Address:
+def _address(text: str, port: int) -> Address:
+    try:
+        url = urlsplit(text)
+    except ValueError as error:
+        raise TierError(f"a url is not valid: {error}") from None
     if url.scheme not in _SCHEMES:
         raise TierError(f"a url begins with {', '.join(f'{s}://' for s in _SCHEMES)}")
     if url.username or url.password:
@@ -121,6 +125,8 @@ def _address(url: SplitResult, port: int) -> Address:
     if url.query or url.fragment:
         raise TierError("a url ends with the number of the database; set options by their keys")
     if url.scheme == "unix":
+        if url.netloc or not url.path.strip("/"):
+            raise TierError("a unix socket is named by its whole path: unix:///run/valkey.sock")
         return Address("", 0, url.path, 0, False)
     try:
         number = int(url.path.strip("/") or 0)
