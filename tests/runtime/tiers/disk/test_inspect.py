@@ -6,10 +6,12 @@ import os
 import time
 
 import pytest
+from attrs import evolve
 
 from kvengine.runtime.tiers.base import TierError
 from kvengine.runtime.tiers.disk.format import BLOCK_BYTES
 from kvengine.runtime.tiers.disk.inspect import collect, look, verify
+from kvengine.runtime.tiers.disk.root import Root
 from tests.runtime.tiers.kit import (
     CHUNK_BYTES,
     MIB,
@@ -110,6 +112,23 @@ def test_an_empty_file_is_cleared_at_the_next_start(tmp_path):
         assert readable(tier, KEYS[:10]) == KEYS[:10]
     assert not empty.exists()
     assert verify(str(tmp_path)).unreadable_segments == ()
+
+
+def test_a_lane_that_leaves_while_somebody_looks_is_passed_over(tmp_path, monkeypatch):
+    """An engine that starts takes lanes over, and verifying takes minutes."""
+    with disk(tmp_path) as tier:
+        put(tier, KEYS[:10])
+    lanes_of = Root.lanes_of
+
+    def with_a_ghost(root, namespace):
+        found = lanes_of(root, namespace)
+        return [*found, *(evolve(lane, lane="9") for lane in found)]
+
+    monkeypatch.setattr(Root, "lanes_of", with_a_ghost)
+    (namespace,) = look(str(tmp_path)).namespaces
+
+    assert [lane.lane for lane in namespace.lanes] == ["0"]
+    assert verify(str(tmp_path)).chunks == 10
 
 
 def test_links_are_not_followed_but_said(tmp_path):

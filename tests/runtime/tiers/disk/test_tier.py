@@ -366,6 +366,20 @@ def test_a_chunk_found_corrupt_stays_forgotten_and_can_be_stored_again(tmp_path)
         assert readable(tier, KEYS[:10]) == KEYS[:10]
 
 
+def test_who_finds_a_corrupt_chunk_second_does_not_take_back_its_successor(tmp_path):
+    """Two read it at once; in between it was stored again, and stays, after a restart as well."""
+    with disk(tmp_path) as tier:
+        put(tier, KEYS[:1])
+        mount = tier._mount
+        (place,) = mount.catalog.find(KEYS[:1])
+        assert mount.catalog.drop(place)
+        put(tier, KEYS[:1])
+        room = memoryview(bytearray(CHUNK_BYTES))
+
+        assert mount.reader._verify(place, room) is Outcome.MISS
+        assert readable(tier, KEYS[:1]) == KEYS[:1]
+
+
 def test_a_segment_is_opened_once_though_its_file_is_renamed(tmp_path):
     """Files change their names when they are used anew; no write waits for an open."""
     files = FaultyFiles()
