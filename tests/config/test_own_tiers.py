@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from attrs import fields
 
+from kvengine.config.tiers.own import DiskTier, ValkeyTier
 from kvengine.config.transfer import KVTransferConfig
 from kvengine.errors import dotted
 from kvengine.rules.check import check
@@ -13,7 +15,7 @@ from kvengine.rules.releases import release
 from kvengine.runtime.tiers.base import TierError
 from kvengine.runtime.tiers.disk.options import DiskOptions
 from kvengine.runtime.tiers.open import options_of
-from kvengine.runtime.tiers.valkey.options import addresses
+from kvengine.runtime.tiers.valkey.options import ValkeyOptions, addresses
 
 ONE = "valkey://cache:6379/0"
 TLS = "valkeys://cache"
@@ -145,6 +147,12 @@ def test_two_disks_on_one_directory():
     assert problems(one, {**one, "root_dir": "/kv2"}) == []
 
 
-def test_defaults_are_those_of_the_runtime():
-    """A limit of the least size opens with the default segments."""
-    assert DiskOptions(root_dir="/kv", max_bytes=5 << 20).segment_bytes is None
+@pytest.mark.parametrize(
+    ("declared", "used"), [(DiskTier, DiskOptions), (ValkeyTier, ValkeyOptions)]
+)
+def test_keys_and_defaults_are_those_of_the_runtime(declared, used):
+    """But for those that only vLLM reads."""
+    only_vllms = ("type", "enable_kv_events", "locality")
+    keys = {one.name: one.default for one in fields(declared) if one.name not in only_vllms}
+
+    assert keys == {one.name: one.default for one in fields(used)}

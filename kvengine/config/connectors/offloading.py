@@ -8,9 +8,9 @@ from typing import Any, Literal
 from attrs import frozen
 
 from kvengine.config.connectors.base import ExtraConfig
-from kvengine.config.tiers import OwnTier, SecondaryTier
+from kvengine.config.tiers import OwnDirectories, OwnTier, SecondaryTier
 from kvengine.config.tiers.backpressure import Backpressure, DetectorNamed
-from kvengine.config.tiers.base import SINCE_BACKPRESSURE, OwnDirectories
+from kvengine.config.tiers.base import SINCE_BACKPRESSURE
 from kvengine.rules.conditions import (
     Absent,
     AtLeast,

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
 from attrs import frozen
 
 from kvengine.config.tiers.base import Entry
+from kvengine.errors import Problem
 from kvengine.rules.options import Variant, open_keys, option, refuses_unknown, tagged
 from kvengine.rules.registry import Named, Registry
-from kvengine.rules.releases import NEVER, Releases, Renamed
+from kvengine.rules.releases import ALWAYS, NEVER, Releases, Renamed
 
-__all__ = ["OWN_TIERS", "TIERS", "OtherTier", "OwnTier", "SecondaryTier"]
+__all__ = ["OWN_TIERS", "TIERS", "OtherTier", "OwnDirectories", "OwnTier", "SecondaryTier"]
 
 _HERE = "kvengine.config.tiers"
 _OURS = "it is a tier of kvengine: set spec_name = KVEngineOffloadingSpec"
@@ -88,3 +89,35 @@ class _NoTier:
 @frozen(kw_only=True, slots=False)
 class OwnTier:
     """One tier of kvengine; its type decides which keys it takes."""
+
+
+@frozen
+class OwnDirectories:
+    """No two disks of an engine share a directory."""
+
+    vllm: Releases = ALWAYS
+
+    def violations(self, given: Mapping[str, Any]) -> Iterator[Problem]:
+        """A warning at each further tier."""
+        seen: set[str] = set()
+        tiers = given.get("secondary_tiers")
+        for number, tier in enumerate(tiers if isinstance(tiers, list) else ()):
+            place = tier.get("root_dir") if isinstance(tier, Mapping) else None
+            if isinstance(place, str) and place.rstrip("/") in seen:
+                yield Problem(
+                    "conflict",
+                    ("secondary_tiers", number, "root_dir"),
+                    "is the directory of a tier before it",
+                    "every chunk would be stored there twice, within one limit",
+                    "warning",
+                )
+            if isinstance(place, str):
+                seen.add(place.rstrip("/"))
+
+    def as_schema(self, nullable: Set[str]) -> list[dict[str, Any]]:
+        """A warning is accepted: nothing to say."""
+        return []
+
+    def as_sentence(self) -> str:
+        """The relation for the reference page."""
+        return "Two tiers on one directory store every chunk there twice."

@@ -1,20 +1,16 @@
-"""Keys that every secondary tier of vLLM takes, and what holds for several tiers together."""
+"""Keys that every secondary tier of vLLM takes."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator, Mapping, Set
-from typing import Any
 
 from attrs import frozen
 
 from kvengine.config.tiers.backpressure import Backpressure
-from kvengine.errors import Problem
 from kvengine.rules.conditions import Given
 from kvengine.rules.options import option
 from kvengine.rules.relations import Fault, rules
-from kvengine.rules.releases import ALWAYS, Releases
+from kvengine.rules.releases import Releases
 
-__all__ = ["SINCE_BACKPRESSURE", "Entry", "KnownTier", "OwnDirectories", "ThrottledTier"]
+__all__ = ["SINCE_BACKPRESSURE", "Entry", "KnownTier", "ThrottledTier"]
 
 SINCE_BACKPRESSURE = Releases(since="0.31")
 
@@ -63,35 +59,3 @@ class ThrottledTier(KnownTier):
         examples=({"backpressure_cls": "EMABackpressureDetector"},),
         traps=("an empty table counts as given and lacks its backpressure_cls",),
     )
-
-
-@frozen
-class OwnDirectories:
-    """No two disks of an engine share a directory."""
-
-    vllm: Releases = ALWAYS
-
-    def violations(self, given: Mapping[str, Any]) -> Iterator[Problem]:
-        """A warning at each further tier."""
-        seen: set[str] = set()
-        tiers = given.get("secondary_tiers")
-        for number, tier in enumerate(tiers if isinstance(tiers, list) else ()):
-            place = tier.get("root_dir") if isinstance(tier, Mapping) else None
-            if isinstance(place, str) and place.rstrip("/") in seen:
-                yield Problem(
-                    "conflict",
-                    ("secondary_tiers", number, "root_dir"),
-                    "is the directory of a tier before it",
-                    "every chunk would be stored there twice, within one limit",
-                    "warning",
-                )
-            if isinstance(place, str):
-                seen.add(place.rstrip("/"))
-
-    def as_schema(self, nullable: Set[str]) -> list[dict[str, Any]]:
-        """A warning is accepted: nothing to say."""
-        return []
-
-    def as_sentence(self) -> str:
-        """The relation for the reference page."""
-        return "Two tiers on one directory store every chunk there twice."

@@ -97,7 +97,9 @@ class RawFile(Raw):
         """Where, in which I/O mode, and when it waits for the device."""
         ways = sorted(set(self._tier.stats().io_bytes) - {"copied"})
         what = " and ".join(ways) or "no"
-        return f"fs in {self._options.root_dir}, {what} I/O, fsync {self._options.fsync}"
+        fsync = self._options.fsync
+        beside = " (beside the writing: only the raw figure has it)" if fsync == "seal" else ""
+        return f"fs in {self._options.root_dir}, {what} I/O, fsync {fsync}{beside}"
 
     def clear(self) -> None:
         """Have room ready for as much again, as a tier has."""

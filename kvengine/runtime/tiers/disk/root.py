@@ -147,13 +147,13 @@ class Root:
         found: list[str] = []
         for namespace in self.namespaces():
             found += [namespace] if self._is_closed(namespace) else []
-            lanes = filter(_LANE.fullmatch, self._try_list(namespace) or ())
+            lanes = filter(_LANE.fullmatch, self._try_list(namespace))
             found += [f"{namespace}/{lane}" for lane in lanes if self._is_closed(namespace, lane)]
         return found
 
     def lanes_of(self, namespace: str) -> list[LaneFiles]:
         """The lanes of one namespace; none if it is not there or somebody else's."""
-        names = filter(_LANE.fullmatch, self._try_list(namespace) or ())
+        names = filter(_LANE.fullmatch, self._try_list(namespace))
         return [found for name in names if (found := self._look(namespace, name)) is not None]
 
     def others(self, namespace: str, lane: str) -> Others:
@@ -256,22 +256,23 @@ class Root:
         return self.files.open(LOCK_NAME, os.O_RDONLY, dir_fd)
 
     def _is_closed(self, namespace: str, lane: str | None = None) -> bool:
+        """Whether it is there, and not ours to look into."""
         try:
-            with self.directory(namespace, lane) as dir_fd:
-                self.files.list_dir(dir_fd)
-        except (NotADirectoryError, PermissionError):
-            return True
-        except FileNotFoundError:
-            return False
+            self._list(namespace, lane)
+        except _NOT_OURS as error:
+            return not isinstance(error, FileNotFoundError)
         return False
 
-    def _try_list(self, namespace: str, lane: str | None = None) -> list[str] | None:
-        """The names in a namespace or lane; None if that is not there, or not ours to look into."""
+    def _try_list(self, namespace: str) -> list[str]:
+        """The names in a namespace; none if that is not there, or not ours to look into."""
         try:
-            with self.directory(namespace, lane) as dir_fd:
-                return self.files.list_dir(dir_fd)
+            return self._list(namespace)
         except _NOT_OURS:
-            return None
+            return []
+
+    def _list(self, namespace: str, lane: str | None = None) -> list[str]:
+        with self.directory(namespace, lane) as dir_fd:
+            return self.files.list_dir(dir_fd)
 
     def _look(self, namespace: str, lane: str) -> LaneFiles | None:
         try:
