@@ -17,7 +17,9 @@ from attrs import asdict, field, frozen
 from attrs.validators import and_, deep_iterable, ge, instance_of, min_len, optional
 
 from kvengine.config.engine import Config
+from kvengine.plan.dtypes import storage_of
 from kvengine.plan.plan import Offload, Plan
+from kvengine.plan.setup import resolve_setup
 
 __all__ = ["CHUNK_FORMAT", "GroupGeometry", "Identity", "digest_of", "identity_of"]
 
@@ -147,12 +149,12 @@ def identity_of(
     facts have to do. The rest is how the caller hashes tokens to keys, and ``salt`` anything else
     that keeps engines apart.
     """
-    parallel = config.parallel
+    parallel, setup = config.parallel, resolve_setup(config)
+    cache_dtype = storage_of(plan.cache_dtype, setup.model_dtype)
     groups: Any = tuple(_geometry(plan, index) for index in range(len(plan.groups)))
     return Identity(
         model=revision or digest_of({"config": dict(config.model.config)}),
-        cache_dtype=f"{plan.cache_dtype} of {config.model.dtype or 'its config'}"
-        f", states {config.cache.mamba_cache_dtype}",
+        cache_dtype=f"{cache_dtype}, states {setup.mamba_dtype} of {setup.model_dtype}",
         layout=plan.layout,
         layout_version=0,
         runner=f"{runner}, vLLM {plan.vllm}",

@@ -123,6 +123,8 @@ def test_the_identity_of_a_planned_engine():
 
     found = of("gpt-oss-20b")
     assert found == of("gpt-oss-20b")
+    assert found == of("gpt-oss-20b", model={"dtype": "bfloat16"}), "what auto stands for"
+    assert found.cache_dtype.startswith("bfloat16")
     assert (
         found.chunk_bytes
         == make_plan(engine("gpt-oss-20b", kv_transfer=transfer())).offload.chunk_bytes
@@ -133,6 +135,7 @@ def test_the_identity_of_a_planned_engine():
         of("gpt-oss-20b", parallel={"tensor": 2}),
         of("gpt-oss-20b", parallel={"tensor": 2}, rank=1),
         of("gpt-oss-20b", mamba_cache_dtype="float16"),
+        of("gpt-oss-20b", model={"dtype": "float16"}),
         of("gpt-oss-20b", own={"revision": "a1b2"}),
         of("gpt-oss-20b", own={"hash_seed": "7"}),
         of("gpt-oss-20b", own={"salt": "tenant"}),
