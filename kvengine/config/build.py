@@ -13,22 +13,23 @@ from kvengine.config.engine import Config
 from kvengine.rules.judge import meaning
 from kvengine.rules.modes import Mode
 from kvengine.rules.options import is_open, own_keys_of
+from kvengine.rules.releases import Release
 from kvengine.rules.shapes import Field, fields_of, resolve, table_of
 
 __all__ = ["build"]
 
 
-def build(data: Mapping[str, Any], mode: Mode) -> Config:
-    """The value of an engine document whose shape was accepted.
+def build(data: Mapping[str, Any], mode: Mode, release: Release) -> Config:
+    """The value of an engine document whose shape was accepted for a release.
 
     Raises cattrs' errors for data that was not: that would be a fault of the check.
     """
-    return cast(Config, _converter().structure(_plain(Config, data, mode), Config))
+    return cast(Config, _converter().structure(_plain(Config, data, mode, release), Config))
 
 
-def _plain(model: type, table: Mapping[str, Any], mode: Mode) -> Any:
+def _plain(model: type, table: Mapping[str, Any], mode: Mode, release: Release) -> Any:
     """A table as the engine reads it, each nested one a value of its class already."""
-    chosen = resolve(model, table)
+    chosen = resolve(model, table, release)
     declared = fields_of(chosen)
     taken: dict[str, Any] = {}
     others: dict[str, Any] = {}
@@ -38,7 +39,7 @@ def _plain(model: type, table: Mapping[str, Any], mode: Mode) -> Any:
             if not any(re.search(pattern, key) for pattern in own_keys_of(chosen)):
                 others[key] = value
         elif not (value is None and field.option.nullable):
-            taken[field.attribute] = _value(field, value, table, mode)
+            taken[field.attribute] = _value(field, value, table, mode, release)
     if is_open(chosen):
         taken["values"] = others
     elif others:
@@ -46,14 +47,16 @@ def _plain(model: type, table: Mapping[str, Any], mode: Mode) -> Any:
     return taken if chosen is Config else _converter().structure(taken, chosen)
 
 
-def _value(field: Field, value: Any, holder: Mapping[str, Any], mode: Mode) -> Any:
-    inner = table_of(field, holder)
+def _value(
+    field: Field, value: Any, holder: Mapping[str, Any], mode: Mode, release: Release
+) -> Any:
+    inner = table_of(field, holder, release)
     if inner is not None and isinstance(value, Mapping):
-        return _plain(inner, value, mode)
+        return _plain(inner, value, mode, release)
     if isinstance(value, list):
         item = field.shape.items.table if field.shape.items else None
         if item is not None:
-            return tuple(_plain(item, part, mode) for part in value)
+            return tuple(_plain(item, part, mode, release) for part in value)
         return tuple(meaning(part, field, mode) for part in value)
     return meaning(value, field, mode)
 

@@ -53,7 +53,7 @@ class Checked:
             return None
         from kvengine.config.build import build
 
-        return evolve(build(self.whole, self.mode), vllm=str(self.release))
+        return evolve(build(self.whole, self.mode, self.release), vllm=str(self.release))
 
     def placed(self, problem: Problem) -> Problem:
         """A problem of the engine document in today's spelling, where the user wrote it."""

@@ -326,6 +326,14 @@ def _stages(config: Config, model: Architecture, facts: Facts) -> tuple[tuple[La
     stages: list[list[Layer]] = [[] for _ in shares]
     owner = [stage for stage, share in enumerate(shares) for _ in range(share)]
     for layer in model.layers:
+        if layer.index >= count:
+            raise _refuse(
+                "geometry",
+                f"model.config puts {layer.name} in layer {layer.index}, counted from 0, but gives"
+                f" the model {count} layers",
+                "its list of layer types and its number of layers must agree",
+                "model", "config",
+            )  # fmt: skip
         stages[owner[layer.index]].append(layer)
     if config.speculative is not None and config.speculative.method in _OWN_DRAFTS:
         draft = config.speculative.draft

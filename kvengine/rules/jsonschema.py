@@ -13,7 +13,7 @@ from kvengine.rules.families import keys_of, patterns_of
 from kvengine.rules.modes import CURRENT, Mode
 from kvengine.rules.options import Variant, is_open, own_keys_of, refuses, variant_of
 from kvengine.rules.readings import Bounds
-from kvengine.rules.registry import Registry, named
+from kvengine.rules.registry import named
 from kvengine.rules.relations import relations_of
 from kvengine.rules.releases import NEWEST, Release
 from kvengine.rules.shapes import Field, Shape, fields_of
@@ -154,9 +154,8 @@ class _Writer:
     def named(self, variant: Variant) -> dict[type, list[str]]:
         """Class -> the names that lead to it in this release."""
         found: dict[type, list[str]] = {}
-        classes = variant.classes
-        for name, model in classes.items():
-            if not isinstance(classes, Registry) or classes.valid(name, self.release):
+        for name, model in variant.classes.items():
+            if variant.knows(name, self.release):
                 found.setdefault(model, []).append(name)
         return found
 

@@ -54,9 +54,10 @@ def name_problems(choice: Choice, mode: Mode, release: Release | None) -> Iterat
     variant, name = choice.variant, choice.name
     if name is None or placeholder(name) is not None:
         return
-    if variant.opened(choice.holder) and (variant.open_wins or not _known(choice, release)):
-        yield from _unchecked(choice)
-    elif _known(choice, release):
+    known = variant.knows(name, release)
+    if variant.opened(choice.holder) and (variant.open_wins or not known):
+        yield from _unchecked(choice, release)
+    elif known:
         facts = named(variant.classes, name)
         if facts is not None and facts.origin:
             says = f"is a {variant.kind} of {facts.origin}, not of vLLM: its keys are not checked"
@@ -65,18 +66,10 @@ def name_problems(choice: Choice, mode: Mode, release: Release | None) -> Iterat
         yield _refused(choice, name, release)
 
 
-def _known(choice: Choice, release: Release | None) -> bool:
-    classes = choice.variant.classes
-    name = choice.name
-    if name is None or name not in classes:
-        return False
-    return not isinstance(classes, Registry) or classes.valid(name, release)
-
-
-def _unchecked(choice: Choice) -> Iterator[Problem]:
+def _unchecked(choice: Choice, release: Release | None) -> Iterator[Problem]:
     """A module of the user's own: said once, and never imported."""
     variant = choice.variant
-    if not is_open(variant.choose(choice.holder)):
+    if not is_open(variant.choose(choice.holder, release)):
         return
     at = (*choice.path, variant.open_with or "")
     known = named(variant.outside, choice.name or "")
@@ -115,11 +108,7 @@ def _span(facts: Named) -> str:
 def _unknown(choice: Choice, name: str, release: Release | None) -> Problem:
     variant, at = choice.variant, choice.at
     classes = variant.classes
-    valid = [
-        known
-        for known in classes
-        if not isinstance(classes, Registry) or classes.valid(known, release)
-    ]
+    valid = [known for known in classes if variant.knows(known, release)]
     elsewhere = named(variant.outside, name)
     where = variant.origin or (f"vLLM {release}" if release is not None else "vLLM")
     says = f"is no {variant.kind} of {where}"

@@ -10,7 +10,7 @@ from attrs import frozen
 
 from kvengine.errors import Path
 from kvengine.rules.readings import AS_IT_IS, Reading
-from kvengine.rules.registry import named
+from kvengine.rules.registry import Registry, named
 from kvengine.rules.releases import ALWAYS, NEWEST, Release, Releases, Renamed
 
 __all__ = [
@@ -76,17 +76,27 @@ class Variant:
     origin: str = ""
     within: str = ""
 
-    def choose(self, holder: Mapping[str, Any]) -> type:
-        """The class for a table whose tag stands, or would stand, in ``holder``."""
+    def choose(self, holder: Mapping[str, Any], release: Release | None = None) -> type:
+        """The class for a table whose tag stands, or would stand, in ``holder``.
+
+        A name of another release than ``release`` is ours still, unless ``open_with`` is given.
+        """
         name = holder.get(self.tag, self.default)
         if not isinstance(name, str):
             return self.otherwise
-        if self.opened(holder) and (self.open_wins or name not in self.classes):
+        if self.opened(holder) and (self.open_wins or not self.knows(name, release)):
             module = holder.get(self.open_with or "")
             known = named(self.outside, name)
             inside = known is not None and known.lives_in(str(module))
             return self.outside[name] if inside else self.otherwise
         return self.classes.get(name, self.otherwise)
+
+    def knows(self, name: str, release: Release | None) -> bool:
+        """Whether ``release``, or any if None, has the name."""
+        known = self.classes
+        if isinstance(known, Registry):
+            return name in known and known.valid(name, release)
+        return name in known
 
     def opened(self, holder: Mapping[str, Any]) -> bool:
         """Whether ``holder`` names a module of the user's own."""

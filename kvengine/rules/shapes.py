@@ -12,6 +12,7 @@ import attrs
 from attrs import frozen
 
 from kvengine.rules.options import Option, options_of, variant_of
+from kvengine.rules.releases import Release
 
 __all__ = ["Field", "Scalar", "Shape", "fields_of", "resolve", "shape_of", "table_of"]
 
@@ -90,16 +91,18 @@ def _default(attribute: attrs.Attribute[Any]) -> Any:
     return None if attrs.has(type(made)) else made
 
 
-def resolve(model: type, table: Mapping[str, Any]) -> type:
+def resolve(model: type, table: Mapping[str, Any], release: Release | None = None) -> type:
     """The class that describes ``table``, following the choice of its own tag."""
     variant = variant_of(model)
-    return model if variant is None else resolve(variant.choose(table), table)
+    return model if variant is None else resolve(variant.choose(table, release), table, release)
 
 
-def table_of(field: Field, holder: Mapping[str, Any]) -> type | None:
+def table_of(
+    field: Field, holder: Mapping[str, Any], release: Release | None = None
+) -> type | None:
     """The class that describes the table at ``field`` of ``holder``, if one does."""
     model = field.shape.table
     if field.option.variant is not None:
-        model = field.option.variant.choose(holder)
+        model = field.option.variant.choose(holder, release)
     inner = holder.get(field.name)
-    return model and resolve(model, inner if isinstance(inner, Mapping) else {})
+    return model and resolve(model, inner if isinstance(inner, Mapping) else {}, release)

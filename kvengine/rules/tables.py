@@ -54,7 +54,7 @@ def tables(
     variant = variant_of(model)
     while variant is not None:
         chosen = (*chosen, (variant, data, path))
-        model = variant.choose(data)
+        model = variant.choose(data, release)
         variant = variant_of(model)
     here = Table(path, data, model, chosen)
     yield here
@@ -65,7 +65,8 @@ def tables(
         beside = field.option.variant
         items = field.shape.items
         if beside is not None:
-            yield from tables(beside.choose(data), value, release, at, ((beside, data, path),))
+            model = beside.choose(data, release)
+            yield from tables(model, value, release, at, ((beside, data, path),))
         elif field.shape.table is not None:
             yield from tables(field.shape.table, value, release, at)
         elif items is not None and items.table is not None and isinstance(value, list):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import sys
 from pathlib import Path
 
 from kvengine.errors import KVEngineError
 from kvengine.units import format_bytes
 
-__all__ = ["NotEnoughMemoryError", "host_available_bytes", "require"]
+__all__ = ["NotEnoughMemoryError", "free_bytes", "host_available_bytes", "require", "reserve"]
 
 
 class NotEnoughMemoryError(KVEngineError):
@@ -30,6 +33,23 @@ def require(what: str, asked_bytes: int, available_bytes: int) -> None:
     """Raise :class:`NotEnoughMemoryError` unless what is asked for is available."""
     if asked_bytes > available_bytes:
         raise NotEnoughMemoryError(what, asked_bytes, available_bytes)
+
+
+def free_bytes(file: int) -> int:
+    """What the file system of an open file still takes; ``sys.maxsize`` for one without limit."""
+    room = os.fstatvfs(file)
+    return room.f_bavail * room.f_frsize if room.f_blocks else sys.maxsize
+
+
+def reserve(file: int, num_bytes: int) -> None:
+    """Give an empty file its size and its space, so that no later write can lack it.
+
+    More than is free raises ``OSError`` (``ENOSPC``) before anything is taken: fallocate would
+    fill the file system first, and for that moment whoever else writes there would fail.
+    """
+    if num_bytes > free_bytes(file):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    os.posix_fallocate(file, 0, num_bytes)
 
 
 def host_available_bytes(proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgroup")) -> int:

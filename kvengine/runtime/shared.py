@@ -8,6 +8,7 @@ joined, the name goes away at once: from then on the kernel frees the memory wit
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import mmap
 import os
@@ -17,7 +18,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kvengine.errors import KVEngineError
-from kvengine.runtime.available import host_available_bytes, require
+from kvengine.runtime.available import (
+    NotEnoughMemoryError,
+    free_bytes,
+    host_available_bytes,
+    require,
+    reserve,
+)
 from kvengine.runtime.memory import HostMemory
 from kvengine.units import align_up
 
@@ -87,7 +94,14 @@ class SharedMemory(HostMemory):
     def _tick(self, file: int, rank: int, ranks: int) -> None:
         head = _HEAD.pack(_MAGIC, ranks, self.mapped_bytes)
         if os.fstat(file).st_size == 0:
-            os.posix_fallocate(file, 0, self._head_bytes + ranks * self.mapped_bytes)
+            total = self._head_bytes + ranks * self.mapped_bytes
+            try:
+                reserve(file, total)
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                what = f"host memory that ranks share in {self.path.parent}"
+                raise NotEnoughMemoryError(what, total, free_bytes(file)) from error
             os.pwrite(file, head, 0)
         if os.pread(file, _HEAD.size, 0) != head:
             raise SharedMemoryError(f"{self.path} was made for other ranks or other sizes")

@@ -9,7 +9,7 @@ import pytest
 
 import kvengine
 from kvengine import ConfigError, DocumentError
-from kvengine.config.connectors.offloading import CPUOffloadingSpec
+from kvengine.config.connectors.offloading import CPUOffloadingSpec, OtherSpec
 from kvengine.config.load import examine
 from kvengine.document import parse
 
@@ -39,6 +39,20 @@ def test_a_bare_config_is_taken_as_vllm_reads_it():
     assert config.kv_transfer.kv_connector_extra_config == CPUOffloadingSpec(
         cpu_bytes_to_use=1000, blocks_per_chunk=4
     )
+
+
+def test_a_module_brings_a_spec_whose_name_vllm_takes_later():
+    """Up to 0.21 TieringOffloadingSpec is no name of vLLM's: the module is read, with its keys."""
+    extra = {"spec_name": "TieringOffloadingSpec", "spec_module_path": "my.spec", "fan_out": 4}
+    bare = {**BARE, "kv_connector_extra_config": extra}
+
+    found = kvengine.load(bare, vllm="0.21").kv_transfer.kv_connector_extra_config
+
+    assert found == OtherSpec(
+        spec_name="TieringOffloadingSpec", spec_module_path="my.spec", values={"fan_out": 4}
+    )
+    with pytest.raises(ConfigError, match=r"fan_out: is no option"):
+        kvengine.load(bare, vllm="0.22")
 
 
 def test_the_release_asked_for_goes_before_the_one_in_the_document():

@@ -151,6 +151,16 @@ def test_a_state_dtype_that_is_no_text_is_refused_by_name(value):
     assert "mamba_ssm_dtype must be a text" in found.message
 
 
+def test_more_layer_types_than_layers_are_refused():
+    """Zamba-2 lists its types beside their number."""
+    config = {**hf_config("zamba2-7b"), "num_hidden_layers": 20}
+
+    assert refusal(engine(model={"config": config, "max_model_len": 512}, vllm="0.28")) == (
+        "model.config puts model.attn.2 in layer 30, counted from 0, but gives the model 20 layers"
+        " [geometry]\n  hint: its list of layer types and its number of layers must agree"
+    )
+
+
 @settings(max_examples=150)
 @given(config=broken(), vllm=st.sampled_from(["0.24", "0.28", "0.33"]))
 def test_a_broken_config_is_planned_or_refused(config, vllm):

@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 
+from kvengine.runtime.available import NotEnoughMemoryError
 from kvengine.runtime.memory import HostMemory
 from kvengine.runtime.shared import SharedMemory, SharedMemoryError, sweep
 
@@ -115,6 +116,33 @@ def test_a_second_engine_or_another_geometry_is_refused(tmp_path):
         shared(tmp_path, 2)
     assert str(wrong.value) == "ranks run from 0 to 1, not 2"
     first.close()
+
+
+def test_shared_memory_that_is_not_there_is_refused_at_once(tmp_path, monkeypatch):
+    """A container's /dev/shm is often smaller than its memory; nothing of it is taken: R25."""
+    monkeypatch.setattr(os, "posix_fallocate", lambda *asked: pytest.fail(f"took {asked}"))
+    full = os.statvfs_result((4096, 4096, 10, 5, 5, 0, 0, 0, 0, 255))
+    monkeypatch.setattr(os, "fstatvfs", lambda file: full)
+
+    with pytest.raises(NotEnoughMemoryError) as error:
+        shared(tmp_path, 0, num_bytes=50_000)
+
+    assert str(error.value) == (
+        f"host memory that ranks share in {tmp_path} asks for 110592 bytes (108 KiB), "
+        "20480 (20 KiB) are available"
+    )
+    assert sweep(tmp_path) == [tmp_path / "kvengine-test.shared"]
+
+
+def test_a_file_system_without_limit_takes_what_is_asked(tmp_path, monkeypatch):
+    """A tmpfs mounted with size=0 counts no blocks."""
+    limitless = os.statvfs_result((4096, 4096, 0, 0, 0, 0, 0, 0, 0, 255))
+    monkeypatch.setattr(os, "fstatvfs", lambda file: limitless)
+
+    memory = shared(tmp_path, 0)
+
+    assert memory.bytes.nbytes == 10_000
+    memory.close()
 
 
 def test_a_file_that_nobody_holds_is_swept(tmp_path):

@@ -46,14 +46,6 @@ __all__ = [
         " blocks; only blocks_per_chunk fits groups of different block sizes",
         vllm=Releases(since="0.26"),
     ),
-    Fault(
-        at=Given("spec_module_path"),
-        when=(In("spec_name", ("CPUOffloadingSpec", "TieringOffloadingSpec"), when_absent=True),),
-        says="is ignored: vLLM has this spec itself",
-        because="vLLM looks there only for a spec_name that is none of its own",
-        code="ignored",
-        severity="warning",
-    ),
 )
 @frozen(kw_only=True, slots=False)
 class OffloadingConnector(ExtraConfig):
@@ -159,6 +151,13 @@ _SINCE_OWN_POLICIES = Releases(since="0.27")
 
 
 @rules(
+    Fault(
+        at=Given("spec_module_path"),
+        says="is ignored: vLLM has this spec itself",
+        because="vLLM looks there only for a spec_name that is none of its own",
+        code="ignored",
+        severity="warning",
+    ),
     Fault(
         at=NotIn("eviction_policy", _POLICIES),
         when=(Absent("cache_policy_module_path"),),

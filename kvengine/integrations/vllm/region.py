@@ -28,6 +28,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kvengine.errors import KVEngineError
+from kvengine.runtime.available import reserve
 from kvengine.units import align_up, format_bytes
 
 __all__ = ["NOTE_BYTES", "TICKETS", "Region", "RegionError"]
@@ -208,7 +209,7 @@ def _make(path: Path, world_size: int, num_groups: int, data_bytes: int) -> int:
     file = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_SH)
-        os.posix_fallocate(file, 0, start + data_bytes)
+        reserve(file, start + data_bytes)
         os.pwrite(file, _HEAD.pack(_MAGIC, world_size, num_groups, data_bytes, start), 0)
         os.link(draft, path)
     except FileExistsError:

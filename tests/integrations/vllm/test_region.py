@@ -64,8 +64,9 @@ def test_ranks_that_disagree_are_refused(tmp_path):
     first.close()
 
 
-def test_memory_that_is_not_there_is_refused_at_once(tmp_path):
-    """The pages are reserved before anything uses them, so no later write can be killed."""
+def test_memory_that_is_not_there_is_refused_at_once(tmp_path, monkeypatch):
+    """Before any is taken: nobody else finds the file system full for a moment."""
+    monkeypatch.setattr(os, "posix_fallocate", lambda *asked: pytest.fail(f"took {asked}"))
     free = os.statvfs(tmp_path)
     too_much = (free.f_bavail * free.f_frsize) + (1 << 40)
 
