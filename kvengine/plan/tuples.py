@@ -32,6 +32,16 @@ def tuple_groups(layers: Layers, *, padded: bool) -> list[dict[str, Spec]]:
     for name, spec in layers.items():
         if spec.kind == "window_mla":
             windows.setdefault((spec.tokens_per_block, spec.window), {})[name] = spec
+    others = {spec.kind for spec in layers.values()} - {"mla", "window_mla"}
+    if others or not latent:
+        beside = f"beside {', '.join(sorted(others))}" if others else "without latent layers"
+        raise PlanError(
+            "plan",
+            "geometry",
+            f"no release before 0.29 groups window_mla layers {beside}",
+            "use a draft of the model's own kind",
+            path=("speculative", "draft"),
+        )
     sizes = sorted({spec.page_bytes for spec in latent.values()})
     if padded:
         windows = {key: _pad_to(found, sizes) for key, found in windows.items()}

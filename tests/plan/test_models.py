@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kvengine.config.engine import Speculative
 from kvengine.errors import PlanError
 from kvengine.plan.make import make_plan
 from kvengine.plan.plan import Plan
@@ -168,3 +170,46 @@ def test_a_broken_config_is_planned_or_refused(config, vllm):
     found = outcome(engine(model={"config": config, "max_model_len": 512}, vllm=vllm))
 
     assert isinstance(found, Plan) or found.path
+
+
+@pytest.mark.parametrize("vllm", ["0.24", "0.28"])
+def test_a_draft_of_latent_windows_behind_another_model_is_refused_up_to_0_28(vllm):
+    """Tuples are of DeepSeek-V4's layers only."""
+    draft = hf_config("deepseek-v4-flash")
+    eagle = Speculative(method="eagle", num_speculative_tokens=2, draft=draft)
+    found = outcome(evolve(engine(vllm=vllm), speculative=eagle))
+
+    assert found.message == "no release before 0.29 groups window_mla layers beside full"
+    assert found.path == ("speculative", "draft")
+
+
+@settings(max_examples=100)
+@given(draft=broken(), wrapped=st.booleans(), vllm=st.sampled_from(["0.24", "0.33"]))
+def test_a_broken_draft_is_planned_or_refused(draft, wrapped, vllm):
+    """Like a model: its config.json alone, or beside the name of its architecture."""
+    given = {"architecture": "EagleLlamaForCausalLM", "config": draft} if wrapped else draft
+    eagle = Speculative(method="eagle", num_speculative_tokens=2, draft=given)
+    found = outcome(evolve(engine(vllm=vllm), speculative=eagle))
+
+    assert isinstance(found, Plan) or found.path
+
+
+@pytest.mark.parametrize(
+    ("rope", "says"),
+    [
+        ({"factor": "x"}, 'rope_scaling.factor must be a number up to 1099511627776, not "x"'),
+        (
+            {"original_max_position_embeddings": [1]},
+            "rope_scaling.original_max_position_embeddings must be a number up to 1099511627776,"
+            " not [1]",
+        ),
+    ],
+)
+def test_a_nested_field_is_named_with_its_table(rope, says):
+    """YaRN scales the context length up to 0.28."""
+    config = hf_config("gpt-oss-120b")
+    config = {**config, "rope_scaling": {**config["rope_scaling"], **rope}}
+
+    assert refusal(of(config)) == (
+        f"model.config.{says} [type]\n  hint: the planner reads it from the model's config.json"
+    )

@@ -67,13 +67,13 @@ def _gated_delta(text: Text) -> State:
 def kimi_linear(name: str, text: Text, prefix: str) -> Architecture:
     """Kimi Delta Attention beside latent attention; layers are counted from 1 in the config."""
     linear = text.table("linear_attn_config")
-    heads, size = int(linear["num_heads"]), int(linear["head_dim"])
+    heads, size = linear.integer("num_heads"), linear.integer("head_dim")
     recurrence = Delta(
         key_heads=heads, value_heads=heads, key_size=size, value_size=size,
-        kernel=int(linear.get("short_conv_kernel_size", 4)), conv_dtype="auto",
+        kernel=linear.integer("short_conv_kernel_size", default=4), conv_dtype="auto",
         state_dtype="float32",
     )  # fmt: skip
-    bounded = linear.get("gate_lower_bound") is not None
+    bounded = linear.has("gate_lower_bound")
     state = State(
         kind="kda",
         recurrence=recurrence,
@@ -82,7 +82,7 @@ def kimi_linear(name: str, text: Text, prefix: str) -> Architecture:
         checkpoints_on=_EXPORTING,
     )
     cache = Latent(width=text.latent_width)
-    recurrent = {int(i) - 1 for i in linear.get("kda_layers", ())}
+    recurrent = {int(i) - 1 for i in linear.sequence("kda_layers") or ()}
     layers = [
         Layer(f"{prefix}model.layers.{i}.self_attn", i, state if i in recurrent else cache)
         for i in range(text.num_layers)

@@ -78,7 +78,7 @@ def every(period: int, *, full: int) -> WindowRule:
             return text.window(index)
         pattern = text.integer("sliding_window_pattern", default=period)
         is_full = index % pattern == full % pattern
-        return None if is_full else text.get("sliding_window")
+        return None if is_full else text.size("sliding_window")
 
     return rule
 
@@ -100,11 +100,11 @@ def _from_layer(text: Text, index: int) -> int | None:
     if not text.get("use_sliding_window"):
         return None
     first = text.integer("max_window_layers", default=28)
-    return text.get("sliding_window") if index >= first else None
+    return text.size("sliding_window") if index >= first else None
 
 
 def _even_layers(text: Text, index: int) -> int | None:
-    return text.get("sliding_window") if index % 2 == 0 else None
+    return text.size("sliding_window") if index % 2 == 0 else None
 
 
 dense = named()

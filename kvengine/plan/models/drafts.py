@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import evolve
 
-from kvengine.plan.models.find import describe
+from kvengine.plan.models.find import architectures, describe
 from kvengine.plan.specs import Layer
 from kvengine.rules.releases import Release
 
@@ -36,7 +36,7 @@ def draft_layers(config: Mapping[str, Any], first: int, release: Release) -> tup
     if isinstance(inner, Mapping):
         named = config.get("architecture")
         config = {**inner, **({"architectures": [named]} if named else {})}
-    names = [_TARGETS.get(name, name) for name in config.get("architectures") or ()]
+    names = [_TARGETS.get(name, name) for name in architectures(config)]
     architecture = describe({**config, "architectures": names}, release)
     return tuple(
         evolve(layer, name=_renumbered(layer, first), index=first + layer.index)

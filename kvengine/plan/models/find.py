@@ -21,7 +21,7 @@ from kvengine.plan.models.architecture import Architecture, Family
 from kvengine.plan.models.text import Text
 from kvengine.rules.releases import NEWEST, Release, Releases
 
-__all__ = ["describe"]
+__all__ = ["architectures", "describe"]
 
 _LLAMA_LIKE = [
     "AXK1ForCausalLM",
@@ -278,7 +278,7 @@ def _language_model(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _architecture(config: Mapping[str, Any], inner: Mapping[str, Any]) -> str:
-    names = (*_names(config), *_names(inner))
+    names = (*architectures(config), *architectures(inner))
     for given in names:
         name = _ALIASES.get(given, given)
         if name in _FAMILIES:
@@ -291,7 +291,7 @@ def _architecture(config: Mapping[str, Any], inner: Mapping[str, Any]) -> str:
 
 
 def _unknown(config: Mapping[str, Any], inner: Mapping[str, Any]) -> PlanError:
-    names = (*_names(config), *_names(inner))
+    names = (*architectures(config), *architectures(inner))
     looked = [f"{show(name)} of architectures" for name in dict.fromkeys(names)]
     if (model_type := inner.get("model_type")) is not None:
         looked.append(f"{show(model_type)} of model_type")
@@ -307,6 +307,7 @@ def _unknown(config: Mapping[str, Any], inner: Mapping[str, Any]) -> PlanError:
     )
 
 
-def _names(config: Mapping[str, Any]) -> list[str]:
+def architectures(config: Mapping[str, Any]) -> list[str]:
+    """The names that a config gives its architecture; what is no name is left out."""
     names = config.get("architectures")
     return [one for one in names if isinstance(one, str)] if isinstance(names, list) else []

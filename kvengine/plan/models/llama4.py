@@ -12,7 +12,7 @@ __all__ = ["llama4"]
 
 def llama4(name: str, text: Text, prefix: str) -> Architecture:
     """Scout and Maverick: every fourth layer is global unless ``no_rope_layers`` says else."""
-    chunk = text.get("attention_chunk_size", default=8192)
+    chunk = text.integer("attention_chunk_size", default=8192)
     size = text.head_size
     local = Attention(heads=text.kv_heads, head_size=size, head_size_v=size, chunk=chunk)
     globally = Attention(heads=text.kv_heads, head_size=size, head_size_v=size)

@@ -161,7 +161,7 @@ def nemotron_h(name: str, text: Text, prefix: str) -> Architecture:
     )  # fmt: skip
     size = text.integer("head_dim", "attention_head_dim", default=text.head_size)
     cache = Attention(
-        heads=text.kv_heads, head_size=size, head_size_v=size, window=text.get("sliding_window")
+        heads=text.kv_heads, head_size=size, head_size_v=size, window=text.size("sliding_window")
     )
     layers = []
     for i, letter in enumerate(pattern):

@@ -14,9 +14,9 @@ __all__ = ["mimo_v2", "minimax_m3"]
 def minimax_m3(name: str, text: Text, prefix: str) -> Architecture:
     """Full attention in the first layers, block-sparse attention with an index after them."""
     sparse = text.table("sparse_attention_config")
-    flags = sparse.get("sparse_attention_freq") or ()
+    flags = sparse.sequence("sparse_attention_freq") or ()
     index = Vector(
-        kind="mla", state_bytes=int(sparse.get("sparse_index_dim", 128)) * 2,
+        kind="mla", state_bytes=sparse.integer("sparse_index_dim", default=128) * 2,
         backend="MINIMAX_M3_SPARSE_INDEXER", replicated=False, format="index",
     )  # fmt: skip
     size = text.head_size
@@ -39,7 +39,7 @@ def mimo_v2(name: str, text: Text, prefix: str) -> Architecture:
     """Window and full layers have their own head counts and sizes."""
     pattern = text.sequence("hybrid_layer_pattern") or ()
     full = _cache(text, "", window=None, sinks="add_full_attention_sink_bias")
-    window = text.get("sliding_window_size", "sliding_window")
+    window = text.size("sliding_window_size", "sliding_window")
     local = _cache(text, "swa_", window=window, sinks="add_swa_attention_sink_bias")
     layers = [
         Layer(

@@ -57,12 +57,12 @@ def step3p5(name: str, text: Text, prefix: str) -> Architecture:
     other = text.table("attention_other_setting")
     types = text.sequence("layer_types") or ()
     full = attention(text)
-    heads = int(other.get("num_attention_groups", text.kv_heads))
-    size = int(other.get("head_dim", text.head_size))
+    heads = other.integer("num_attention_groups", default=text.kv_heads)
+    size = other.integer("head_dim", default=text.head_size)
 
     def layer(i: int) -> Layer:
         windowed = types[i] == "sliding_attention" if i < len(types) else i % 2 == 0
-        window = text.get("sliding_window") if windowed else None
+        window = text.size("sliding_window") if windowed else None
         cache = full
         if window:
             cache = Attention(heads=heads, head_size=size, head_size_v=size, window=window)

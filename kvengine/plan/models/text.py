@@ -32,9 +32,15 @@ def _unreadable(code: str, message: str) -> PlanError:
 class Text:
     """The fields of a language model's config, by name, with the defaults of its class."""
 
-    def __init__(self, values: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        values: Mapping[str, Any],
+        defaults: Mapping[str, Any],
+        place: str = "model.config",
+    ) -> None:
         self._values = values
         self._defaults = defaults
+        self._place = place
 
     def get(self, *names: str, default: Any = None) -> Any:
         """The first of these fields that is given and not null, else the class default."""
@@ -51,10 +57,22 @@ class Text:
         value = self.get(*names, default=default)
         if type(value) is int and 0 <= value <= _MOST:
             return value
-        name = next((one for one in names if self.get(one) is not None), names[0])
+        at = self._at(*names)
         if value is None:
-            raise _unreadable("missing", f"model.config.{name} is missing")
-        says = f"model.config.{name} must be a whole number up to {_MOST}, not {show(value)}"
+            raise _unreadable("missing", f"{at} is missing")
+        says = f"{at} must be a whole number up to {_MOST}, not {show(value)}"
+        raise _unreadable("type", says)
+
+    def size(self, *names: str) -> int | None:
+        """A whole number; None when it is 0 or not given."""
+        return self.integer(*names, default=0) or None
+
+    def number(self, name: str, *, default: float) -> float:
+        """A number that need not be whole; a PlanError names the field when it is none."""
+        value = self.get(name, default=default)
+        if type(value) in (int, float) and 0 <= value <= _MOST:
+            return float(value)
+        says = f"{self._at(name)} must be a number up to {_MOST}, not {show(value)}"
         raise _unreadable("type", says)
 
     def word(self, name: str, *, default: str) -> str:
@@ -62,13 +80,13 @@ class Text:
         value = self.get(name, default=default)
         if isinstance(value, str):
             return value
-        raise _unreadable("type", f"model.config.{name} must be a text, not {show(value)}")
+        raise _unreadable("type", f"{self._at(name)} must be a text, not {show(value)}")
 
     def count(self, *names: str, default: int | None = None) -> int:
         """A number of layers; a PlanError where it is beyond reason."""
         count = self.integer(*names, default=default)
         if count > MOST_LAYERS:
-            says = f"model.config.{names[0]} says {count} layers, more than {MOST_LAYERS}"
+            says = f"{self._at(*names)} says {count} layers, more than {MOST_LAYERS}"
             raise _unreadable("limit", says)
         return count
 
@@ -81,10 +99,15 @@ class Text:
         value = self.get(name)
         return value if isinstance(value, Sequence) and not isinstance(value, str) else None
 
-    def table(self, name: str) -> Mapping[str, Any]:
-        """A nested table, empty when the field is not given."""
+    def table(self, name: str) -> Text:
+        """The fields of a nested table, none when it is not given."""
         value = self.get(name)
-        return value if isinstance(value, Mapping) else {}
+        return Text(value if isinstance(value, Mapping) else {}, {}, f"{self._place}.{name}")
+
+    def _at(self, *names: str) -> str:
+        """Where the one of these fields stands that is given, else the first."""
+        given = (name for name in names if self.has(name))
+        return f"{self._place}.{next(given, names[0])}"
 
     @property
     def model_type(self) -> str:
@@ -132,13 +155,12 @@ class Text:
 
     def window(self, index: int, *, default_full: bool = True) -> int | None:
         """The sliding window of a layer, by ``layer_types`` or for all layers alike."""
-        window = self.get("sliding_window")
-        if not window or self.get("use_sliding_window") is False:
+        if self.get("use_sliding_window") is False:
             return None
         types = self.sequence("layer_types")
         if types and types[index % len(types)] != "sliding_attention":
             return None
-        return self.integer("sliding_window")
+        return self.size("sliding_window")
 
     def max_length(self, *, scale_yarn: bool) -> int | None:
         """The longest context that the config allows, None when it does not say.
@@ -154,12 +176,12 @@ class Text:
         if ropes and "gemma3" not in self.model_type:
             factor: float = 1.0
             for rope in ropes:
-                kind = rope.get("rope_type", rope.get("type", "default"))
+                kind = rope.get("rope_type", "type")
                 if kind in _UNSCALED or (kind == "yarn" and not scale_yarn):
                     continue
-                factor = rope.get("factor") or factor
+                factor = rope.number("factor", default=factor) or factor
                 if kind == "yarn":
-                    length = rope.get("original_max_position_embeddings", length)
+                    length = rope.number("original_max_position_embeddings", default=length)
             length *= factor
         return int(length)
 
@@ -167,14 +189,15 @@ class Text:
         """The context length when the user gives none: LongRoPE stays at its original one."""
         if limit is None:
             return 2048
-        if any(rope.get("rope_type", rope.get("type")) == "longrope" for rope in self._ropes()):
+        if any(rope.get("rope_type", "type") == "longrope" for rope in self._ropes()):
             return self.integer("original_max_position_embeddings", default=limit)
         return limit
 
-    def _ropes(self) -> list[Mapping[str, Any]]:
+    def _ropes(self) -> list[Text]:
         for name in ("rope_parameters", "rope_scaling"):
-            rope = self.table(name)
-            if rope:
-                nested = [value for value in rope.values() if isinstance(value, Mapping)]
+            given = self.get(name)
+            if isinstance(given, Mapping) and given:
+                rope = self.table(name)
+                nested = [rope.table(key) for key in given if isinstance(given[key], Mapping)]
                 return nested or [rope]
         return []
