@@ -33,8 +33,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from kvengine.config.tiers.own import DiskOptions
 from kvengine.runtime.tiers.base import Batch, Outcome
-from kvengine.runtime.tiers.disk.options import DiskOptions
 from kvengine.runtime.tiers.disk.tier import DiskTier
 from kvengine.runtime.tiers.identity import GroupGeometry, Identity
 

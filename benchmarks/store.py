@@ -30,7 +30,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from benchmarks.disk import MIB, Slots, Times, identity, run, shared, timed
-from kvengine.runtime.tiers.valkey.options import ValkeyOptions
+from kvengine.config.tiers.own import ValkeyOptions
 from kvengine.runtime.tiers.valkey.tier import ValkeyTier
 
 TIMEOUT_S = 120.0

@@ -15,10 +15,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-import cattrs
+import attrs
 
 from kvengine.cli import UsageError
 from kvengine.config.engine import Config
+from kvengine.config.tiers.own import DiskOptions
 from kvengine.plan.plan import Plan
 from kvengine.runtime.tiers.base import Tier, TierError
 from kvengine.runtime.tiers.identity import identity_of
@@ -52,17 +53,18 @@ def _open(text: str, plan: Plan, config: Config, stack: ExitStack) -> tuple[Tier
     table = _table(text, config)
     identity = identity_of(plan, config, runner="kvengine bench", hash_algorithm="random")
     if table.get("type") == "fs":
-        place = _folder(table.get("root_dir"), stack)
-        table["root_dir"] = str(place / "tier")
-        tier = open_tier(table, identity)
-        raw: Raw = RawFile(place, options_of(table), tier)
-    else:
-        if table.get("type") == "valkey" and "url" not in table:
-            table["url"] = stack.enter_context(_server())
-        tier = open_tier(table, identity)
-        raw = RawStore(options_of(table))
-    stack.callback(raw.close)
+        table["root_dir"] = str(_folder(table.get("root_dir"), stack) / "tier")
+    elif table.get("type") == "valkey" and "url" not in table:
+        table["url"] = stack.enter_context(_server())
+    options = options_of(table)
+    tier = open_tier(table, identity)
     stack.callback(tier.close)
+    raw: Raw
+    if isinstance(options, DiskOptions):
+        raw = RawFile(Path(options.root_dir).parent, options, tier)
+    else:
+        raw = RawStore(options)
+    stack.callback(raw.close)
     return tier, raw
 
 
@@ -87,10 +89,16 @@ def _configured(kind: str, config: Config) -> dict[str, Any] | None:
     """The first tier of a type that the config names."""
     extra = getattr(config.kv_transfer, "kv_connector_extra_config", None)
     for tier in getattr(extra, "secondary_tiers", None) or ():
-        table = tier if isinstance(tier, Mapping) else cattrs.unstructure(tier)
+        table = tier if isinstance(tier, Mapping) else _given(tier)
         if table.get("type") == kind:
-            return {key: value for key, value in table.items() if value is not None}
+            return dict(table)
     return None
+
+
+def _given(tier: Any) -> dict[str, Any]:
+    """What a table said beside its type, as far as it is not the default anyway."""
+    table = attrs.asdict(tier, filter=lambda one, value: value != one.default)
+    return {"type": tier.type, **table}
 
 
 def _folder(root_dir: object, stack: ExitStack) -> Path:

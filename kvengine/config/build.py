@@ -38,7 +38,9 @@ def _plain(model: type, table: Mapping[str, Any], mode: Mode, release: Release) 
         if field is None:
             if not any(re.search(pattern, key) for pattern in own_keys_of(chosen)):
                 others[key] = value
-        elif not (value is None and field.option.nullable):
+        elif value is None and field.option.nullable:
+            taken[field.attribute] = None
+        else:
             taken[field.attribute] = _value(field, value, table, mode, release)
     if is_open(chosen):
         taken["values"] = others

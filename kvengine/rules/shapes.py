@@ -76,7 +76,11 @@ def fields_of(model: type) -> dict[str, Field]:
     hints = typing.get_type_hints(model)
     return {
         name: Field(
-            name, declared, shape_of(hints[attribute.name]), _default(attribute), attribute.name
+            name,
+            declared,
+            shape_of(hints[attribute.name]),
+            None if declared.required else _default(attribute),
+            attribute.name,
         )
         for name, (attribute, declared) in options_of(model).items()
     }

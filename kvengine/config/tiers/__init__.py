@@ -29,15 +29,15 @@ TIERS = Registry(
         "p2p": Named(at=f"{_HERE}.p2p:P2PTier", vllm=Releases(since="0.25")),
         "kvcr": Named(at=f"{_HERE}.kvcr:KvcrTier", vllm=Releases(since="0.30")),
         "example": Named(at=f"{_HERE}.example:ExampleTier", vllm=Releases(since="0.22")),
-        "valkey": Named(at=f"{_HERE}.own:ValkeyTier", vllm=NEVER, because=_OURS),
+        "valkey": Named(at=f"{_HERE}.own:ValkeyOptions", vllm=NEVER, because=_OURS),
     }
 )
 """The tiers of vLLM's TieringOffloadingSpec."""
 
 OWN_TIERS = Registry(
     {
-        "fs": Named(at=f"{_HERE}.own:DiskTier"),
-        "valkey": Named(at=f"{_HERE}.own:ValkeyTier"),
+        "fs": Named(at=f"{_HERE}.own:DiskOptions"),
+        "valkey": Named(at=f"{_HERE}.own:ValkeyOptions"),
     }
 )
 """The tiers of kvengine's own spec."""

@@ -21,13 +21,13 @@ from kvengine.rules.conditions import (
 from kvengine.rules.options import option, refuses_unknown
 from kvengine.rules.relations import Fault, Requires, rules
 
-__all__ = ["DiskTier", "ValkeyTier"]
+__all__ = ["DiskOptions", "ValkeyOptions"]
 
 _MIB = 1 << 20
 _PLAIN = r"^(redis|valkey|unix)://"
 _TLS = r"^(rediss|valkeys)://"
 _PORT = r"([0-9]{1,4}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
-_HOST = r"(\[[0-9A-Fa-f:.]+\]|[^\]\[@:/?#]*)"
+_HOST = r"(\[[0-9A-Fa-f:.]+(%[A-Za-z0-9_.-]+)?\]|[A-Za-z0-9_.-]*)"
 _ADDRESS = (
     rf"^(redis|rediss|valkey|valkeys)://([^/]*@)?{_HOST}(:{_PORT}?)?(/[0-9]*/?)?$|^unix:///[^?#]+$"
 )
@@ -84,10 +84,10 @@ class _QueuedTier:
     ),
 )
 @frozen(kw_only=True, slots=False)
-class DiskTier(_QueuedTier):
+class DiskOptions(_QueuedTier):
     """Segment files below a directory, within a hard limit, checked on every read."""
 
-    type: Literal["fs"] = option("Which tier.", examples=("fs",))
+    type: Literal["fs"] = option("Which tier.", required=True, default="fs", examples=("fs",))
     root_dir: str = option("Directory for the segments.", examples=("/var/cache/kv",))
     max_bytes: int | None = option(
         "Hard limit over everything below root_dir, all models and processes together.",
@@ -213,10 +213,12 @@ class DiskTier(_QueuedTier):
     ),
 )
 @frozen(kw_only=True, slots=False)
-class ValkeyTier(_QueuedTier):
+class ValkeyOptions(_QueuedTier):
     """Chunks in Valkey or Redis, shared by engines; secrets come from the environment."""
 
-    type: Literal["valkey"] = option("Which tier.", examples=("valkey",))
+    type: Literal["valkey"] = option(
+        "Which tier.", required=True, default="valkey", examples=("valkey",)
+    )
     url: str | Sequence[str] = option(
         "Where the server is: valkey://host:port/db, valkeys:// with TLS, unix:///path; several"
         " for the nodes of a Cluster, or for sentinels.",

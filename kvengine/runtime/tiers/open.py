@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from importlib.util import find_spec
+from typing import Any, cast
 
-from attrs import NOTHING, fields
-
+from kvengine.config.tiers import OWN_TIERS, OwnTier
+from kvengine.config.tiers.own import DiskOptions, ValkeyOptions
+from kvengine.errors import Problem, dotted
+from kvengine.rules.check import check
 from kvengine.runtime.tiers.base import Tier, TierError
-from kvengine.runtime.tiers.disk.options import DiskOptions
 from kvengine.runtime.tiers.health import Guarded
 from kvengine.runtime.tiers.identity import Identity
-from kvengine.runtime.tiers.valkey.options import ValkeyOptions
 from kvengine.units import parse_bytes
 
-__all__ = ["TIER_TYPES", "open_tier", "open_tiers", "options_of"]
-
-TIER_TYPES = ("fs", "valkey")
-_FOR_VLLM = ("type", "enable_kv_events", "locality", "backpressure")
-"""Keys that vLLM knows for every tier and that mean nothing to a tier of ours."""
+__all__ = ["open_tier", "open_tiers", "options_of"]
 
 
 def open_tiers(configs: Sequence[Mapping[str, Any]], identity: Identity) -> list[Tier]:
@@ -43,46 +39,39 @@ def open_tiers(configs: Sequence[Mapping[str, Any]], identity: Identity) -> list
 def open_tier(config: Mapping[str, Any], identity: Identity, *, name: str | None = None) -> Tier:
     """One tier, guarded; sizes may be written ``"40 GiB"``. Raises TierError."""
     options = options_of(config)
-    name = name or str(config["type"])
     if isinstance(options, DiskOptions):
         from kvengine.runtime.tiers.disk.tier import DiskTier
 
-        return Guarded(DiskTier(options, identity, name=name))
+        return Guarded(DiskTier(options, identity, name=name or options.type))
     from kvengine.runtime.tiers.valkey.tier import ValkeyTier
 
-    return Guarded(ValkeyTier(options, identity, name=name))
+    return Guarded(ValkeyTier(options, identity, name=name or options.type))
 
 
-def options_of(config: Mapping[str, Any]) -> Any:
-    """The options of one tier, of the class that its type has. Raises TierError."""
+def options_of(config: Mapping[str, Any]) -> DiskOptions | ValkeyOptions:
+    """The options of one tier, judged as in a document. Raises TierError for what is an error."""
     kind = config.get("type")
-    if kind == "fs":
-        return _options(DiskOptions, config)
-    if kind == "valkey":
-        try:
-            import redis  # noqa: F401
-        except ImportError as error:
-            raise TierError("a valkey tier needs: pip install 'kvengine[valkey]'") from error
-        return _options(ValkeyOptions, config)
-    raise TierError(f"a tier's type must be one of {', '.join(TIER_TYPES)}, not {kind!r}")
-
-
-def _options(cls: type[Any], config: Mapping[str, Any]) -> Any:
-    known = [field.name for field in fields(cls)]
-    given = {key: value for key, value in config.items() if key not in _FOR_VLLM}
-    for key in given:
-        if key not in known:
-            near = difflib.get_close_matches(key, known, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise TierError(f"a tier of type {config['type']!r} has no key {key!r}{hint}")
-    for field in fields(cls):
-        if field.default is NOTHING and field.name not in given:
-            raise TierError(f"a tier of type {config['type']!r} needs the key {field.name!r}")
+    model = OWN_TIERS.get(str(kind))
+    if model is ValkeyOptions and find_spec("redis") is None:
+        raise TierError("a valkey tier needs: pip install 'kvengine[valkey]'")
+    given = dict(config)
     try:
-        for key, value in given.items():
+        for key, value in config.items():
             if key.endswith("_bytes") and isinstance(value, str):
                 given[key] = parse_bytes(value)
-        return cls(**given)
-    except (TypeError, ValueError) as error:
-        reason = error.args[0]  # attrs appends objects to what it says
-        raise TierError(f"a tier of type {config['type']!r}: {reason}") from error
+    except ValueError as error:
+        raise TierError(f"a tier of type {kind!r}: {error}") from error
+    wrong = [
+        problem
+        for problem in check(OwnTier, given, mode="release", release=None)
+        if problem.severity == "error"
+    ]
+    if wrong or model is None:
+        raise TierError(f"a tier of type {kind!r}: {'; '.join(map(_told, wrong))}")
+    return cast("DiskOptions | ValkeyOptions", model(**given))
+
+
+def _told(problem: Problem) -> str:
+    """One problem in one line."""
+    hint = f" ({problem.hint})" if problem.hint else ""
+    return f"{dotted(problem.path)} {problem.message}{hint}"

@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+from kvengine.config.tiers.own import DiskOptions, ValkeyOptions
 from kvengine.runtime.tiers.base import Tier, TierError
 from kvengine.runtime.tiers.disk.blockio import aligned_buffer
 from kvengine.runtime.tiers.disk.format import BLOCK_BYTES
-from kvengine.runtime.tiers.disk.options import DiskOptions
-from kvengine.runtime.tiers.valkey.options import ValkeyOptions, addresses
+from kvengine.runtime.tiers.valkey.address import addresses, urls_of
 from kvengine.units import align_up
 
 __all__ = ["Raw", "RawFile", "RawStore"]
@@ -147,7 +147,7 @@ class RawStore(Raw):
         self._sockets = Sockets()
         self._client = connect(options, self._sockets)
         self._threads = options.threads
-        self._url = options.url
+        self._url = urls_of(options)
         self._names: list[bytes] = []
         if not (options.cluster or options.service):
             server = addresses(options)[0]

@@ -14,9 +14,9 @@ from typing import Any
 
 from kvengine.runtime.tiers.base import Batch, Outcome, Tier
 from kvengine.runtime.tiers.disk.files import Files
-from kvengine.runtime.tiers.disk.options import DiskOptions
 from kvengine.runtime.tiers.disk.tier import DiskTier
 from kvengine.runtime.tiers.identity import GroupGeometry, Identity
+from kvengine.runtime.tiers.open import options_of
 
 KIB = 1 << 10
 MIB = 1 << 20
@@ -111,6 +111,7 @@ def disk(
 ) -> DiskTier:
     """A disk tier of 16 MiB in segments of 1 MiB, unless told otherwise."""
     facts: dict[str, Any] = {
+        "type": "fs",
         "root_dir": str(root),
         "max_bytes": 16 * MIB,
         "segment_bytes": MIB,
@@ -118,7 +119,7 @@ def disk(
         "n_write_threads": 2,
         "refresh_s": 0.05,
     }
-    return DiskTier(DiskOptions(**{**facts, **options}), who or identity(), files=files)
+    return DiskTier(options_of({**facts, **options}), who or identity(), files=files)
 
 
 def segments(root: Path) -> list[Path]:

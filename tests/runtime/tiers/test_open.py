@@ -56,18 +56,30 @@ def test_a_tier_that_cannot_be_opened_closes_the_others(tmp_path):
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"type": "obj"}, "a tier's type must be one of fs, valkey, not 'obj'"),
-        ({}, "a tier's type must be one of fs, valkey, not None"),
-        ({"type": "fs"}, "a tier of type 'fs' needs the key 'root_dir'"),
-        ({"type": "valkey"}, "a tier of type 'valkey' needs the key 'url'"),
+        ({"type": "obj"}, "a tier of type 'obj': type is no tier of kvengine"),
+        ({}, 'a tier of type None: type is required (add for example type = "fs")'),
         (
-            {"type": "fs", "root_dri": "/x"},
-            "a tier of type 'fs' has no key 'root_dri'; did you mean 'root_dir'?",
+            {"type": "fs"},
+            "a tier of type 'fs': root_dir is required (add for example root_dir ="
+            ' "/var/cache/kv")',
         ),
-        ({"type": "fs", "root_dir": "/x", "zzz": 1}, "a tier of type 'fs' has no key 'zzz'"),
         (
-            {"type": "fs", "root_dir": "/x", "n_read_threads": 0},
-            "a tier of type 'fs': 'n_read_threads' must be >= 1: 0",
+            {"type": "valkey"},
+            "a tier of type 'valkey': url is required (add for example url ="
+            ' "valkey://cache:6379/0")',
+        ),
+        (
+            {"type": "fs", "root_dir": "/x", "fsinc": "put"},
+            "a tier of type 'fs': fsinc is no option (did you mean 'fsync'?)",
+        ),
+        (
+            {"type": "fs", "root_dir": "/x", "zzz": 1},
+            "a tier of type 'fs': zzz is no option",
+        ),
+        (
+            {"type": "fs", "root_dir": "/x", "n_read_threads": 0, "n_write_threads": True},
+            "a tier of type 'fs': n_read_threads must be at least 1, not 0; n_write_threads must"
+            " be a whole number, not true (write for example 4)",
         ),
         (
             {"type": "fs", "root_dir": "/x", "max_bytes": "much"},
@@ -76,7 +88,7 @@ def test_a_tier_that_cannot_be_opened_closes_the_others(tmp_path):
         ),
         (
             {"type": "valkey", "url": "valkey://x", "timeout_s": 0},
-            "a tier of type 'valkey': 'timeout_s' must be > 0: 0",
+            "a tier of type 'valkey': timeout_s must be above 0, not 0",
         ),
     ],
 )

@@ -2,8 +2,8 @@ import os
 
 import pytest
 
+from kvengine.config.tiers.own import DiskOptions
 from kvengine.runtime.tiers.base import TierStats
-from kvengine.runtime.tiers.disk.options import DiskOptions
 from kvengine.runtime.tiers.raw import RawFile
 
 

@@ -8,6 +8,13 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 
+from kvengine.config.tiers.own import DiskOptions
+from kvengine.plan.tiers import (
+    LEAST_SEGMENTS,
+    least_limit_bytes,
+    least_segment_bytes,
+    segment_bytes_of,
+)
 from kvengine.runtime.tiers.base import TierError
 from kvengine.runtime.tiers.disk.blockio import BlockIO, DirectMode
 from kvengine.runtime.tiers.disk.catalog import Catalog
@@ -17,7 +24,6 @@ from kvengine.runtime.tiers.disk.files import Files
 from kvengine.runtime.tiers.disk.format import BLOCK_BYTES
 from kvengine.runtime.tiers.disk.journal import Journal
 from kvengine.runtime.tiers.disk.lane import Lane, adopt, claim
-from kvengine.runtime.tiers.disk.options import DiskOptions, segment_bytes_for
 from kvengine.runtime.tiers.disk.peers import Peers
 from kvengine.runtime.tiers.disk.probe import NO_SPACE, probe_direct
 from kvengine.runtime.tiers.disk.reader import Reader
@@ -120,7 +126,7 @@ class Mount:
         max_bytes = options.max_bytes
         if max_bytes is None:
             max_bytes = used_bytes + files.free_bytes(lane.dir_fd) * 9 // 10
-        segment_bytes = segment_bytes_for(options, max_bytes, identity.chunk_bytes)
+        segment_bytes = _segment_bytes(options, max_bytes, identity.chunk_bytes)
         mode = _mode(files, lane, options)
         descriptors = Descriptors(files, mode)
         threads = max(options.n_read_threads, options.n_write_threads)
@@ -172,3 +178,23 @@ def _mode(files: Files, lane: Lane, options: DiskOptions) -> DirectMode:
             raise
         _log.warning("%s is full (%s): I/O is buffered until the next start", lane.path, error)
         return DirectMode(None)
+
+
+def _segment_bytes(options: DiskOptions, max_bytes: int, chunk_bytes: Sequence[int]) -> int:
+    """The size of a segment: as configured, else suited to the limit and the largest chunk.
+
+    Raises TierError when a chunk does not fit, or the limit holds too few segments.
+    """
+    largest = max(chunk_bytes)
+    size = segment_bytes_of(options.segment_bytes, max_bytes, largest)
+    if size < least_segment_bytes(largest):
+        raise TierError(
+            f"segment_bytes of {format_bytes(size)} is too small for a chunk of "
+            f"{format_bytes(largest)}; it takes {format_bytes(least_segment_bytes(largest))}"
+        )
+    if max_bytes < least_limit_bytes(size):
+        raise TierError(
+            f"max_bytes of {format_bytes(max_bytes)} is too small: "
+            f"{LEAST_SEGMENTS} segments of {format_bytes(size)} and 1 MiB must fit"
+        )
+    return size

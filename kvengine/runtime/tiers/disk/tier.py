@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
+from kvengine.config.tiers.own import DiskOptions
 from kvengine.runtime.tiers.base import Batch, Item, Outcome, Tier, TierError, TierStats
 from kvengine.runtime.tiers.complaints import Complaints
 from kvengine.runtime.tiers.disk.files import Files
 from kvengine.runtime.tiers.disk.format import BLOCK_BYTES, MAX_KEY_BYTES
 from kvengine.runtime.tiers.disk.journal import NoRoom
 from kvengine.runtime.tiers.disk.mount import Mount
-from kvengine.runtime.tiers.disk.options import DiskOptions
 from kvengine.runtime.tiers.disk.probe import probe_direct
 from kvengine.runtime.tiers.disk.reader import Want, runs
 from kvengine.runtime.tiers.disk.segment import extent_bytes

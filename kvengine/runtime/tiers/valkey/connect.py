@@ -14,8 +14,9 @@ from redis.exceptions import RedisError
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
+from kvengine.config.tiers.own import ValkeyOptions
 from kvengine.runtime.tiers.base import TierError
-from kvengine.runtime.tiers.valkey.options import Address, ValkeyOptions, addresses
+from kvengine.runtime.tiers.valkey.address import Address, addresses
 from kvengine.runtime.tiers.valkey.sockets import Sockets
 from kvengine.runtime.tiers.valkey.wire import connection_class
 

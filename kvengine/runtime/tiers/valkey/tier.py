@@ -21,13 +21,14 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as LostConnection
 from redis.exceptions import TimeoutError as TooLate
 
+from kvengine.config.tiers.own import ValkeyOptions
 from kvengine.plan.tiers import STORE_PART_BYTES
 from kvengine.runtime.tiers.base import Batch, Item, Outcome, Tier, TierError, TierStats
 from kvengine.runtime.tiers.complaints import Complaints
 from kvengine.runtime.tiers.identity import Identity
 from kvengine.runtime.tiers.tally import Tally
+from kvengine.runtime.tiers.valkey.address import urls_of
 from kvengine.runtime.tiers.valkey.connect import connect
-from kvengine.runtime.tiers.valkey.options import ValkeyOptions
 from kvengine.runtime.tiers.valkey.parts import Sealed
 from kvengine.runtime.tiers.valkey.presence import Presence
 from kvengine.runtime.tiers.valkey.sockets import Sockets
@@ -71,7 +72,7 @@ class ValkeyTier(Tier):
         try:
             self._connected()
         except RedisError as error:
-            _log.warning("%s: no store yet (%s)", options.url[0], error)
+            _log.warning("%s: no store yet (%s)", urls_of(options)[0], error)
         self._put_bytes = _ALONE_BYTES if options.threads == 1 else _CALL_BYTES
         self._workers = Workers(
             name,

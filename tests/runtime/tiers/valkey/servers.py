@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import redis
 
-from kvengine.runtime.tiers.valkey.options import ValkeyOptions
+from kvengine.runtime.tiers.open import options_of
 from kvengine.runtime.tiers.valkey.tier import ValkeyTier
 from tests.runtime.tiers.kit import identity
 
@@ -149,6 +149,6 @@ def certificates(place: Path) -> dict[str, str]:
 
 def store(url: str | Sequence[str], *chunk_bytes: int, **options: Any) -> ValkeyTier:
     """A store tier with two threads and short deadlines, unless told otherwise."""
-    facts: dict[str, Any] = {"url": url, "threads": 2, "presence_s": 0.2}
+    facts: dict[str, Any] = {"type": "valkey", "url": url, "threads": 2, "presence_s": 0.2}
     who = options.pop("who", None) or identity(*chunk_bytes)
-    return ValkeyTier(ValkeyOptions(**{**facts, **options}), who)
+    return ValkeyTier(options_of({**facts, **options}), who)

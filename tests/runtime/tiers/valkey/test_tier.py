@@ -400,46 +400,11 @@ def test_sentinels_lead_to_the_server(tmp_path):
     ("options", "message"),
     [
         (
-            {"url": "http://x"},
-            "a url begins with redis://, valkey://, rediss://, valkeys://, unix://",
-        ),
-        (
             {"url": "valkey://me:secret@x"},
-            "a url holds no credentials; use 'username' and 'password_env'",
+            "a tier of type 'valkey': url holds credentials (they belong into username and, by way"
+            " of the environment, password_env)",
         ),
-        (
-            {"url": "valkey://x?db=1"},
-            "a url ends with the number of the database; set options by their keys",
-        ),
-        ({"url": "valkey://x:port"}, "x: the url has no valid port or database"),
-        (
-            {"url": ["valkey://x", "valkey://y"]},
-            "several urls need 'cluster' or 'service' (sentinels)",
-        ),
-        (
-            {"url": "valkey://x", "cluster": True, "service": "kv"},
-            "'cluster' and 'service' (sentinels) exclude each other",
-        ),
-        (
-            {"url": ["valkey://x", "valkeys://y"], "cluster": True},
-            "all urls must use TLS, or none",
-        ),
-        (
-            {"url": "unix:///x", "cluster": True},
-            "a unix socket leads to a single server, not to a cluster or sentinel",
-        ),
-        (
-            {"url": "valkey://x/1", "cluster": True},
-            "a cluster has no databases; leave the number out of the url",
-        ),
-        (
-            {"url": "valkeys://x", "tls_cert": "c"},
-            "'tls_cert' and 'tls_key' need each other",
-        ),
-        (
-            {"url": "valkey://x", "tls_ca": "c"},
-            "'tls_ca' and 'tls_cert' need a url that begins with valkeys://",
-        ),
+        ({"url": "valkey://[1:2]"}, "a url is not valid: "),
         (
             {"url": "valkeys://x", "tls_ca": "/not/there"},
             "/not/there, named for TLS, is not a file",
@@ -455,4 +420,5 @@ def test_options_that_cannot_work_are_refused_at_once(options, message):
     with pytest.raises(TierError) as caught:
         store(options.pop("url"), **options)
 
-    assert str(caught.value) == message
+    assert str(caught.value).startswith(message)
+    assert "secret" not in str(caught.value)
