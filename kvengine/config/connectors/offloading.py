@@ -316,7 +316,7 @@ class TieringOffloadingSpec(_VLLMHostTier):
 class KVEngineOffloadingSpec(_HostTier):
     """kvengine's own spec: every group takes exactly its own size in host memory."""
 
-    eviction_policy: Literal["lru", "arc", "sieve", "s3fifo"] = option(
+    eviction_policy: Literal["lru", "arc", "s3fifo"] = option(
         "Which chunk leaves a full tier first.", default="lru", examples=("s3fifo",)
     )
     secondary_tiers: Sequence[OwnTier] = option(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
-from typing import Any
+from typing import Any, Literal
 
 from attrs import frozen
 
@@ -88,7 +88,27 @@ class _NoTier:
 )
 @frozen(kw_only=True, slots=False)
 class OwnTier:
-    """One tier of kvengine; its type decides which keys it takes."""
+    """One tier of kvengine; its type decides which further keys it takes."""
+
+    queue_bytes: int = option(
+        "Bytes that may wait in each queue; more is refused.",
+        unit="bytes",
+        ge=1,
+        default=256 << 20,
+        examples=(268435456,),
+    )
+    enable_kv_events: bool = option(
+        "Publish which chunks the tier took, where vLLM publishes KV events at all.",
+        default=False,
+        examples=(True,),
+    )
+    locality: Literal["LOCAL", "REMOTE"] | None = option(
+        "What those events and a request's choice of tiers are told of where the tier is.",
+        default=None,
+        nullable=True,
+        default_text="nothing in events; LOCAL for fs and REMOTE for valkey in a request's choice",
+        examples=("REMOTE",),
+    )
 
 
 @frozen

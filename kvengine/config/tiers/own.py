@@ -7,6 +7,7 @@ from typing import Literal
 
 from attrs import frozen
 
+from kvengine.config.tiers import OwnTier
 from kvengine.rules.conditions import (
     Absent,
     AnyMatches,
@@ -42,31 +43,6 @@ def _filled(*names: str) -> tuple[Fault, ...]:
     )
 
 
-@frozen(kw_only=True, slots=False)
-class _QueuedTier:
-    """Keys of both tiers."""
-
-    queue_bytes: int = option(
-        "Bytes that may wait in each queue; more is refused.",
-        unit="bytes",
-        ge=1,
-        default=256 * _MIB,
-        examples=(268435456,),
-    )
-    enable_kv_events: bool = option(
-        "Publish which chunks the tier took, where vLLM publishes KV events at all.",
-        default=False,
-        examples=(True,),
-    )
-    locality: Literal["LOCAL", "REMOTE"] | None = option(
-        "What those events and a request's choice of tiers are told of where the tier is.",
-        default=None,
-        nullable=True,
-        default_text="nothing in events; LOCAL for fs and REMOTE for valkey in a request's choice",
-        examples=("REMOTE",),
-    )
-
-
 @refuses_unknown
 @rules(
     Fault(at=In("root_dir", ("",)), says="is empty", because="name a directory", code="range"),
@@ -84,7 +60,7 @@ class _QueuedTier:
     ),
 )
 @frozen(kw_only=True, slots=False)
-class DiskOptions(_QueuedTier):
+class DiskOptions(OwnTier):
     """Segment files below a directory, within a hard limit, checked on every read."""
 
     type: Literal["fs"] = option("Which tier.", required=True, default="fs", examples=("fs",))
@@ -117,10 +93,19 @@ class DiskOptions(_QueuedTier):
         "O_DIRECT: where it works, demanded, or not at all.", default="auto", examples=("auto",)
     )
     n_read_threads: int = option(
-        "Threads that load.", unit="threads", ge=1, default=4, examples=(4,)
+        "Threads that load; one more verifies checksums meanwhile.",
+        unit="threads",
+        ge=1,
+        default=4,
+        examples=(4,),
     )
     n_write_threads: int = option(
-        "Threads that store.", unit="threads", ge=1, default=4, examples=(4,)
+        "Threads that store, and load when they have nothing to store; one more computes checksums"
+        " meanwhile.",
+        unit="threads",
+        ge=1,
+        default=4,
+        examples=(4,),
     )
     timeout_s: float = option(
         "Deadline of a batch.", unit="seconds", gt=0, default=30.0, examples=(30,)
@@ -213,7 +198,7 @@ class DiskOptions(_QueuedTier):
     ),
 )
 @frozen(kw_only=True, slots=False)
-class ValkeyOptions(_QueuedTier):
+class ValkeyOptions(OwnTier):
     """Chunks in Valkey or Redis, shared by engines; secrets come from the environment."""
 
     type: Literal["valkey"] = option(

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from kvengine.config.connectors.offloading import KVEngineOffloadingSpec
 from kvengine.config.load import examine
 from kvengine.document import parse
 from kvengine.errors import ConfigError, Problem
@@ -19,19 +20,20 @@ _LEVELS = {"error": logging.ERROR, "warning": logging.WARNING, "info": logging.I
 
 def checked_config(
     extra: Mapping[str, Any], release: Release, *, quiet: bool = False
-) -> tuple[Problem, ...]:
-    """Check ``kv_connector_extra_config`` as this vLLM release reads it, and log every finding.
+) -> KVEngineOffloadingSpec:
+    """``kv_connector_extra_config`` as this vLLM release reads it; every finding is logged.
 
     vLLM shows a spec only this half of the transfer config; the connector and role are those
-    that lead here. ``quiet`` leaves the log to another rank. Raises
-    :class:`kvengine.ConfigError` when a finding is an error.
+    that lead here, and so is the spec, also where a class derived from it has another name.
+    ``quiet`` leaves the log to another rank. Raises :class:`kvengine.ConfigError` when a finding
+    is an error.
     """
     import json
 
     whole = {
         "kv_connector": "OffloadingConnector",
         "kv_role": "kv_both",
-        "kv_connector_extra_config": dict(extra),
+        "kv_connector_extra_config": {**extra, "spec_name": KVEngineOffloadingSpec.__name__},
     }
     text = json.dumps(whole, indent=1, default=str).encode()
     document = parse(text, name="--kv-transfer-config", form="json")
@@ -40,7 +42,11 @@ def checked_config(
         _log.log(_LEVELS[problem.severity], "kvengine check: %s", _without_place(problem))
     if checked.errors:
         raise ConfigError([_unplaced(problem) for problem in checked.errors])
-    return checked.problems
+    assert checked.config is not None
+    assert checked.config.kv_transfer is not None
+    options = checked.config.kv_transfer.kv_connector_extra_config
+    assert isinstance(options, KVEngineOffloadingSpec)
+    return options
 
 
 def share_log() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from vllm.v1.kv_offload.base import OffloadingSpec
@@ -63,13 +63,12 @@ class KVEngineOffloadingSpec(OffloadingSpec):  # type: ignore[misc]
         share_log()
         self._version = installed_release() or ""
         self._release = require(self._version)
-        checked_config(config.extra_config, self._release, quiet=config.parallel.rank > 0)
+        quiet = config.parallel.rank > 0
+        self._options = checked_config(config.extra_config, self._release, quiet=quiet)
         super().__init__(config)
         self._replicated = _replicated(config)
         if hasattr(self, "replicated_layout"):
             self.replicated_layout = self._replicated
-        self._host_bytes = int(config.extra_config["cpu_bytes_to_use"])
-        self._policy = str(config.extra_config.get("eviction_policy", "lru"))
         self._manager: KVEngineOffloadingManager | None = None
         self._worker: KVEngineOffloadingWorker | None = None
 
@@ -92,20 +91,21 @@ class KVEngineOffloadingSpec(OffloadingSpec):  # type: ignore[misc]
         chunk_bytes = tuple(map(sum, zip(*sizes, strict=True)))
         self._require_groups(chunk_bytes)
         replicated = region.world_size > 1 and not any(map(any, sizes[1:]))
-        if max(chunk_bytes) > self._host_bytes:
+        options = self._options
+        host_bytes = options.cpu_bytes_to_use
+        if max(chunk_bytes) > host_bytes:
             raise RegionError(
-                f"cpu_bytes_to_use is {format_bytes(self._host_bytes)}, but one chunk takes"
+                f"cpu_bytes_to_use is {format_bytes(host_bytes)}, but one chunk takes"
                 f" {format_bytes(max(chunk_bytes))} over all ranks"
                 "\n  hint: raise cpu_bytes_to_use, or lower blocks_per_chunk"
             )
-        pool = HostPool(chunk_bytes, self._host_bytes, policy=self._policy)
+        pool = HostPool(chunk_bytes, host_bytes, policy=options.eviction_policy)
         note = read_note(region.read_note())
-        wanted = self.extra_config.get("secondary_tiers") or []
         tiers: list[Tier] = []
-        if wanted:
+        if options.secondary_tiers:
             warn_of_random_hashes(note, self._release)
             identity = identity_of(self.config, note, chunk_bytes, replicated=replicated)
-            tiers = open_tiers(wanted, identity)
+            tiers = open_tiers(options.secondary_tiers, identity)
         events = self.kv_events_config.enable_kv_cache_events
         ledger = Ledger(
             pool,
@@ -113,8 +113,12 @@ class KVEngineOffloadingSpec(OffloadingSpec):  # type: ignore[misc]
             Board(region.marks, region.world_size),
             tiers,
             writers=1 if replicated else region.world_size,
-            store_threshold=int(self.extra_config.get("store_threshold", 0)),
-            announced=[i for i, tier in enumerate(wanted) if events and _publishes(tier)],
+            store_threshold=options.store_threshold,
+            announced=[
+                number
+                for number, tier in enumerate(options.secondary_tiers)
+                if events and tier.enable_kv_events
+            ],
         )
         _log.info(
             "kvengine keeps up to %s of KV in host memory; chunks take %s",
@@ -126,11 +130,11 @@ class KVEngineOffloadingSpec(OffloadingSpec):  # type: ignore[misc]
             region,
             Numbers(_group_ids(self.config)),
             events=events,
-            localities=[tier.get("locality") for tier in wanted],
+            localities=[tier.locality for tier in options.secondary_tiers],
             info={
                 "kvengine_version": kvengine.__version__,
-                "host_bytes": str(self._host_bytes),
-                "eviction_policy": self._policy,
+                "host_bytes": str(host_bytes),
+                "eviction_policy": options.eviction_policy,
             },
         )
 
@@ -179,7 +183,7 @@ class KVEngineOffloadingSpec(OffloadingSpec):  # type: ignore[misc]
             re.sub(r"[^\w.-]", "_", self.config.engine_id),
             world_size=self.config.parallel.world_size,
             num_groups=len(self.config.groups),
-            data_bytes=self._host_bytes,
+            data_bytes=self._options.cpu_bytes_to_use,
         )
 
 
@@ -187,10 +191,6 @@ def _starts(region: Region, rank: int) -> tuple[int, ...]:
     """Where a rank's part of a chunk begins, per group: behind those of the ranks before it."""
     before = region.registered(_JOIN_S)[:rank]
     return tuple(sum(sizes[group] for sizes in before) for group in range(region.num_groups))
-
-
-def _publishes(tier: Mapping[str, Any]) -> bool:
-    return bool(tier.get("enable_kv_events"))
 
 
 def _group_ids(config: Any) -> list[int]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from kvengine.config.tiers import OWN_TIERS, OwnTier
 from kvengine.config.tiers.own import DiskOptions, ValkeyOptions
@@ -15,20 +16,25 @@ from kvengine.runtime.tiers.health import Guarded
 from kvengine.runtime.tiers.identity import Identity
 from kvengine.units import parse_bytes
 
-__all__ = ["open_tier", "open_tiers", "options_of"]
+__all__ = ["TierConfig", "open_tier", "open_tiers", "options_of"]
+
+TierConfig: TypeAlias = Mapping[str, Any] | OwnTier
+"""A table as in ``secondary_tiers``, or what a loaded config has there."""
 
 
-def open_tiers(configs: Sequence[Mapping[str, Any]], identity: Identity) -> list[Tier]:
+def open_tiers(configs: Sequence[TierConfig], identity: Identity) -> list[Tier]:
     """The tiers in the order of the config, nearest first; a second one of a type is ``fs-2``.
 
     Raises TierError, with no tier left open, when one is configured wrongly or cannot be used.
     """
     tiers: list[Tier] = []
+    seen: Counter[str] = Counter()
     try:
-        for index, config in enumerate(configs):
-            name = str(config.get("type"))
-            count = sum(other.get("type") == name for other in configs[: index + 1])
-            tiers.append(open_tier(config, identity, name=f"{name}-{count}" if count > 1 else name))
+        for options in [options_of(config) for config in configs]:
+            seen[options.type] += 1
+            count = seen[options.type]
+            name = f"{options.type}-{count}" if count > 1 else options.type
+            tiers.append(open_tier(options, identity, name=name))
     except BaseException:
         for tier in tiers:
             tier.close()
@@ -36,24 +42,29 @@ def open_tiers(configs: Sequence[Mapping[str, Any]], identity: Identity) -> list
     return tiers
 
 
-def open_tier(config: Mapping[str, Any], identity: Identity, *, name: str | None = None) -> Tier:
-    """One tier, guarded; sizes may be written ``"40 GiB"``. Raises TierError."""
+def open_tier(config: TierConfig, identity: Identity, *, name: str | None = None) -> Tier:
+    """One tier, guarded. Raises TierError."""
     options = options_of(config)
     if isinstance(options, DiskOptions):
         from kvengine.runtime.tiers.disk.tier import DiskTier
 
         return Guarded(DiskTier(options, identity, name=name or options.type))
+    if find_spec("redis") is None:
+        raise TierError("a valkey tier needs: pip install 'kvengine[valkey]'")
     from kvengine.runtime.tiers.valkey.tier import ValkeyTier
 
     return Guarded(ValkeyTier(options, identity, name=name or options.type))
 
 
-def options_of(config: Mapping[str, Any]) -> DiskOptions | ValkeyOptions:
-    """The options of one tier, judged as in a document. Raises TierError for what is an error."""
+def options_of(config: TierConfig) -> DiskOptions | ValkeyOptions:
+    """The options of one tier; a table is judged as in a document. TierError for what is wrong.
+
+    Sizes may be written ``"40 GiB"``.
+    """
+    if isinstance(config, OwnTier):
+        return cast("DiskOptions | ValkeyOptions", config)
     kind = config.get("type")
     model = OWN_TIERS.get(str(kind))
-    if model is ValkeyOptions and find_spec("redis") is None:
-        raise TierError("a valkey tier needs: pip install 'kvengine[valkey]'")
     given = dict(config)
     try:
         for key, value in config.items():

@@ -8,11 +8,15 @@ from types import SimpleNamespace
 import pytest
 
 from kvengine import ConfigError
+from kvengine.config.connectors.offloading import KVEngineOffloadingSpec
+from kvengine.config.tiers.own import DiskOptions
 from kvengine.integrations.vllm.findings import checked_config
 from kvengine.integrations.vllm.identity import identity_of, warn_of_random_hashes
 from kvengine.integrations.vllm.note import Note, read_note, take_note
 from kvengine.integrations.vllm.planned import plan_of, stage_of
 from kvengine.rules.releases import Release
+from kvengine.rules.shapes import fields_of
+from kvengine.runtime.policies import POLICIES
 
 MODELS = Path(__file__).parents[2] / "data" / "models"
 EXTRA = {
@@ -48,10 +52,36 @@ def engine(model="llama-3.1-8b", **more):
     )
 
 
-def test_a_good_config_has_no_findings():
+def test_a_good_config_has_no_findings(caplog):
     """The example of the documentation, for every release that the integration fits."""
+    caplog.set_level(logging.INFO)
     for minor in range(26, 34):
-        assert checked_config(EXTRA, Release(0, minor)) == ()
+        options = checked_config(EXTRA, Release(0, minor))
+
+        assert options.cpu_bytes_to_use == EXTRA["cpu_bytes_to_use"]
+    assert caplog.messages == []
+
+
+def test_options_are_values_of_their_declaration():
+    """As vLLM reads them, with defaults; a class derived from the spec has the same options."""
+    extra = {
+        **EXTRA,
+        "spec_name": "Derived",
+        "cpu_bytes_to_use": "4096",
+        "secondary_tiers": [{"type": "fs", "root_dir": "/kv", "locality": "REMOTE"}],
+    }
+    options = checked_config(extra, Release(0, 32))
+
+    assert (options.cpu_bytes_to_use, options.eviction_policy) == (4096, "lru")
+    assert options.store_threshold == 0
+    assert options.secondary_tiers == (DiskOptions(root_dir="/kv", locality="REMOTE"),)
+
+
+def test_every_eviction_policy_that_is_declared_exists():
+    """And no other: what the check takes, the host pool takes."""
+    declared = fields_of(KVEngineOffloadingSpec)["eviction_policy"].shape.choices
+
+    assert sorted(declared) == sorted(POLICIES)
 
 
 def test_an_error_stops_the_start_with_our_text(caplog):
