@@ -23,6 +23,7 @@ from tests.runtime.tiers.kit import (
     put,
     readable,
     segments,
+    wait_until,
 )
 
 KEYS = keys_of(range(200))  # a bit more than three segments
@@ -34,6 +35,8 @@ def stored(tmp_path):
     with disk(tmp_path / "root") as tier:
         for start in range(0, len(KEYS), 10):
             put(tier, KEYS[start : start + 10])
+        journal = tier._mount.journal
+        wait_until(lambda: journal.num_spares and not journal.num_unsealed)  # the keeper is done
         shutil.copytree(tmp_path / "root", tmp_path / "crashed")
     return tmp_path / "crashed"
 
