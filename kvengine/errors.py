@@ -127,6 +127,14 @@ class Problem:
     config: int | None = None
     config_path: Path | None = None
 
+    @property
+    def stops(self) -> bool:
+        """Whether an engine that is given this very value must not start.
+
+        An error, or a variable: a document may have one, an engine's options have its value.
+        """
+        return self.severity == "error" or self.code == "placeholder"
+
     def __str__(self) -> str:
         head = f"{self.place}: " if self.place else ""
         where = f"{dotted(self.path)}: " if self.path else ""

@@ -26,7 +26,7 @@ def checked_config(
     vLLM shows a spec only this half of the transfer config; the connector and role are those
     that lead here, and so is the spec, also where a class derived from it has another name.
     ``quiet`` leaves the log to another rank. Raises :class:`kvengine.ConfigError` when a finding
-    is an error.
+    is an error, or a variable was not filled in.
     """
     import json
 
@@ -40,8 +40,9 @@ def checked_config(
     checked = examine(document, vllm=str(release))
     for problem in () if quiet else checked.problems:
         _log.log(_LEVELS[problem.severity], "kvengine check: %s", _without_place(problem))
-    if checked.errors:
-        raise ConfigError([_unplaced(problem) for problem in checked.errors])
+    wrong = [_unplaced(problem) for problem in checked.problems if problem.stops]
+    if wrong:
+        raise ConfigError(wrong)
     assert checked.config is not None
     assert checked.config.kv_transfer is not None
     options = checked.config.kv_transfer.kv_connector_extra_config

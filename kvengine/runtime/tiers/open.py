@@ -72,11 +72,8 @@ def options_of(config: TierConfig) -> DiskOptions | ValkeyOptions:
                 given[key] = parse_bytes(value)
     except ValueError as error:
         raise TierError(f"a tier of type {kind!r}: {error}") from error
-    wrong = [
-        problem
-        for problem in check(OwnTier, given, mode="release", release=None)
-        if problem.severity == "error"
-    ]
+    found = check(OwnTier, given, mode="release", release=None)
+    wrong = [problem for problem in found if problem.stops]
     if wrong or model is None:
         raise TierError(f"a tier of type {kind!r}: {'; '.join(map(_told, wrong))}")
     return cast("DiskOptions | ValkeyOptions", model(**given))

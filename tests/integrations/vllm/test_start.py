@@ -77,6 +77,20 @@ def test_options_are_values_of_their_declaration():
     assert options.secondary_tiers == (DiskOptions(root_dir="/kv", locality="REMOTE"),)
 
 
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"cpu_bytes_to_use": "${BYTES}"},
+        {"secondary_tiers": [{"type": "fs", "root_dir": "${HOME}/kv"}]},
+        {"secondary_tiers": [{"type": "fs", "root_dir": "/kv", "n_read_threads": "$N"}]},
+    ],
+)
+def test_a_variable_that_nobody_filled_in_stops_the_start(extra):
+    """A document may have one; by the time of the start its value stands there."""
+    with pytest.raises(ConfigError, match="known only when the variable is"):
+        checked_config({**EXTRA, **extra}, Release(0, 32))
+
+
 def test_every_eviction_policy_that_is_declared_exists():
     """And no other: what the check takes, the host pool takes."""
     declared = fields_of(KVEngineOffloadingSpec)["eviction_policy"].shape.choices

@@ -82,6 +82,11 @@ def test_a_tier_that_cannot_be_opened_closes_the_others(tmp_path):
             " be a whole number, not true (write for example 4)",
         ),
         (
+            {"type": "fs", "root_dir": "$HOME/kv"},
+            "a tier of type 'fs': root_dir is \"$HOME/kv\", known only when the variable is (its"
+            " value was not checked)",
+        ),
+        (
             {"type": "fs", "root_dir": "/x", "max_bytes": "much"},
             "a tier of type 'fs': 'much' is not a size; write bytes or a number with KiB, MiB, "
             "GiB, ...",
