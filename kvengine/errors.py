@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 __all__ = [
     "ConfigError",
@@ -127,14 +127,6 @@ class Problem:
     config: int | None = None
     config_path: Path | None = None
 
-    @property
-    def stops(self) -> bool:
-        """Whether an engine that is given this very value must not start.
-
-        An error, or a variable: a document may have one, an engine's options have its value.
-        """
-        return self.severity == "error" or self.code == "placeholder"
-
     def __str__(self) -> str:
         head = f"{self.place}: " if self.place else ""
         where = f"{dotted(self.path)}: " if self.path else ""
@@ -161,6 +153,19 @@ class Problem:
                 "edits": [{"start": e.start, "end": e.end, "text": e.text} for e in self.fix.edits],
             },
         }
+
+
+def stopping(problems: Iterable[Problem]) -> list[Problem]:
+    """What keeps an engine from starting that is given these very values.
+
+    Errors, and variables: a document may have one, to an engine it is a text like any other.
+    """
+    hint = "write its value: nothing fills it in any more"
+    found = [
+        evolve(problem, severity="error", hint=hint) if problem.code == "placeholder" else problem
+        for problem in problems
+    ]
+    return [problem for problem in found if problem.severity == "error"]
 
 
 class KVEngineError(Exception):

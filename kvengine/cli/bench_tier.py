@@ -19,8 +19,10 @@ import attrs
 
 from kvengine.cli import UsageError
 from kvengine.config.engine import Config
+from kvengine.config.tiers import OWN_TIERS
 from kvengine.config.tiers.own import DiskOptions
 from kvengine.plan.plan import Plan
+from kvengine.rules.shapes import fields_of
 from kvengine.runtime.tiers.base import Tier, TierError
 from kvengine.runtime.tiers.identity import identity_of
 from kvengine.runtime.tiers.open import open_tier, options_of
@@ -57,7 +59,7 @@ def _open(text: str, plan: Plan, config: Config, stack: ExitStack) -> tuple[Tier
     elif table.get("type") == "valkey" and "url" not in table:
         table["url"] = stack.enter_context(_server())
     options = options_of(table)
-    tier = open_tier(table, identity)
+    tier = open_tier(options, identity)
     stack.callback(tier.close)
     raw: Raw
     if isinstance(options, DiskOptions):
@@ -89,16 +91,11 @@ def _configured(kind: str, config: Config) -> dict[str, Any] | None:
     """The first tier of a type that the config names."""
     extra = getattr(config.kv_transfer, "kv_connector_extra_config", None)
     for tier in getattr(extra, "secondary_tiers", None) or ():
-        table = tier if isinstance(tier, Mapping) else _given(tier)
+        table = tier if isinstance(tier, Mapping) else attrs.asdict(tier, recurse=False)
         if table.get("type") == kind:
-            return dict(table)
+            declared = fields_of(OWN_TIERS[kind])  # vLLM's tier of this type has others, too
+            return {key: value for key, value in table.items() if key in declared}
     return None
-
-
-def _given(tier: Any) -> dict[str, Any]:
-    """What a table said beside its type, as far as it is not the default anyway."""
-    table = attrs.asdict(tier, filter=lambda one, value: value != one.default)
-    return {"type": tier.type, **table}
 
 
 def _folder(root_dir: object, stack: ExitStack) -> Path:

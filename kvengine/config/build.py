@@ -28,7 +28,10 @@ def build(data: Mapping[str, Any], mode: Mode, release: Release) -> Config:
 
 
 def _plain(model: type, table: Mapping[str, Any], mode: Mode, release: Release) -> Any:
-    """A table as the engine reads it, each nested one a value of its class already."""
+    """A table as the engine reads it, each nested one a value of its class already.
+
+    What the class does not declare is what nothing reads: the check said so.
+    """
     chosen = resolve(model, table, release)
     declared = fields_of(chosen)
     taken: dict[str, Any] = {}
@@ -36,16 +39,15 @@ def _plain(model: type, table: Mapping[str, Any], mode: Mode, release: Release) 
     for key, value in table.items():
         field = declared.get(key)
         if field is None:
-            if not any(re.search(pattern, key) for pattern in own_keys_of(chosen)):
-                others[key] = value
+            others[key] = value
         elif value is None and field.option.nullable:
             taken[field.attribute] = None
         else:
             taken[field.attribute] = _value(field, value, table, mode, release)
     if is_open(chosen):
-        taken["values"] = others
-    elif others:
-        taken |= others
+        patterns = own_keys_of(chosen)
+        own = {key for key in others if any(re.search(pattern, key) for pattern in patterns)}
+        taken["values"] = {key: value for key, value in others.items() if key not in own}
     return taken if chosen is Config else _converter().structure(taken, chosen)
 
 

@@ -55,7 +55,7 @@ def name_problems(choice: Choice, mode: Mode, release: Release | None) -> Iterat
     if name is None or placeholder(name) is not None:
         return
     known = variant.knows(name, release)
-    if variant.opened(choice.holder) and (variant.open_wins or not known):
+    if variant.opened(choice.holder, release) and (variant.open_wins or not known):
         yield from _unchecked(choice, release)
     elif known:
         facts = named(variant.classes, name)

@@ -84,7 +84,7 @@ class Variant:
         name = holder.get(self.tag, self.default)
         if not isinstance(name, str):
             return self.otherwise
-        if self.opened(holder) and (self.open_wins or not self.knows(name, release)):
+        if self.opened(holder, release) and (self.open_wins or not self.knows(name, release)):
             module = holder.get(self.open_with or "")
             known = named(self.outside, name)
             inside = known is not None and known.lives_in(str(module))
@@ -98,9 +98,12 @@ class Variant:
             return name in known and known.valid(name, release)
         return name in known
 
-    def opened(self, holder: Mapping[str, Any]) -> bool:
-        """Whether ``holder`` names a module of the user's own."""
-        return self.open_with is not None and holder.get(self.open_with) is not None
+    def opened(self, holder: Mapping[str, Any], release: Release | None = None) -> bool:
+        """Whether ``holder`` names a module of the user's own, and ``release`` looks there."""
+        if self.open_with is None or holder.get(self.open_with) is None:
+            return False
+        _, key = options_of(self.otherwise).get(self.open_with, (None, None))
+        return release is None or key is None or release in key.vllm
 
 
 @frozen(kw_only=True)

@@ -67,6 +67,33 @@ def test_a_tier_of_the_config_is_measured_where_it_is(run, folder):
         assert "fs" in {one["tier"] for one in json.loads(ran.out)["transfers"]}
 
 
+def test_vllms_own_tier_of_the_config_is_measured_with_its_threads(run, folder):
+    """Ours on the same directory: what only vLLM's has is left aside."""
+    (folder / "config.json").write_text(MODEL)
+    tier = {
+        "type": "fs",
+        "root_dir": str(folder / "kv"),
+        "n_write_threads": 2,
+        "backpressure": {"backpressure_cls": "EMABackpressureDetector"},
+    }
+    transfer = {
+        "kv_connector": "OffloadingConnector",
+        "kv_role": "kv_both",
+        "kv_connector_extra_config": {
+            "spec_name": "TieringOffloadingSpec",
+            "cpu_bytes_to_use": 1 << 28,
+            "secondary_tiers": [tier],
+        },
+    }
+    (folder / "transfer.json").write_text(json.dumps(transfer))
+    (folder / "kv").mkdir()
+
+    ran = run("bench", "transfer.json", *PLAN, "--vllm", "0.32", *SMALL, "--tier", "fs", "--json")
+
+    assert (ran.code, ran.err) == (0, "")
+    assert "fs" in {one["tier"] for one in json.loads(ran.out)["transfers"]}
+
+
 @needs_server
 def test_a_store_is_started_if_none_is_configured(run, folder):
     """A server that only the bench can reach, and that is gone afterwards."""

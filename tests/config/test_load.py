@@ -55,6 +55,24 @@ def test_a_module_brings_a_spec_whose_name_vllm_takes_later():
         kvengine.load(bare, vllm="0.22")
 
 
+def test_a_key_that_nothing_reads_is_left_out():
+    """A warning: the config is one all the same."""
+    extra = {**BARE["kv_connector_extra_config"], "lazy_offload": True}
+
+    assert kvengine.load({**BARE, "kv_connector_extra_config": extra}) == kvengine.load(BARE)
+
+
+def test_a_module_counts_in_releases_that_look_there():
+    """Before 0.28 module_path of a tier is not read: p2p is no tier of 0.24."""
+    extra = {
+        "spec_name": "TieringOffloadingSpec",
+        "cpu_bytes_to_use": 1000,
+        "secondary_tiers": [{"type": "p2p", "module_path": "mine"}],
+    }
+    with pytest.raises(ConfigError, match=r"type: is not in vLLM 0\.24 yet"):
+        kvengine.load({**BARE, "kv_connector_extra_config": extra}, vllm="0.24")
+
+
 def test_the_release_asked_for_goes_before_the_one_in_the_document():
     """And the newest known one stands in where neither says."""
     assert kvengine.load({"schema": 2, "vllm": "0.28.1"}).vllm == "0.28"

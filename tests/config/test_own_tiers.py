@@ -52,6 +52,9 @@ BAD = [
     ({"cluster": True, "service": "kv"}, "service", "cannot be combined with 'cluster'"),
     ({"tls_ca": "/ca.pem"}, "tls_ca", "begins with valkeys://"),
     ({"url": TLS, "tls_cert": "/c.pem"}, "tls_key", "is required with 'tls_cert'"),
+    ({"prefix": ""}, "prefix", "is empty"),
+    ({"prefix": "a\n"}, "prefix", "may hold letters"),
+    ({"url": "valkey://cache\n"}, "url", "holds white space"),
     ({"password_env": ""}, "password_env", "is empty"),
 ]
 

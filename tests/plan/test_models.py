@@ -163,6 +163,25 @@ def test_more_layer_types_than_layers_are_refused():
     )
 
 
+@pytest.mark.parametrize("value", ["1,2", False, 0, {"a": 1}])
+def test_layers_that_are_no_list_are_refused_by_name(value):
+    """Without them Kimi Linear would have no states."""
+    config = hf_config("kimi-linear-48b")
+    config = {**config, "linear_attn_config": {**config["linear_attn_config"], "kda_layers": value}}
+    found = outcome(engine(model={"config": config, "max_model_len": 512}, vllm="0.32"))
+
+    assert "model.config.linear_attn_config.kda_layers must be a list" in found.message
+
+
+@pytest.mark.parametrize("value", [0, False, None])
+def test_no_window_may_be_said_in_many_ways(value):
+    """Configs in the wild do."""
+    config = {**hf_config("llama-3.1-8b"), "sliding_window": value}
+    full = outcome(engine(vllm="0.32"))
+
+    assert outcome(engine(model={"config": config}, vllm="0.32")).groups == full.groups
+
+
 @settings(max_examples=150)
 @given(config=broken(), vllm=st.sampled_from(["0.24", "0.28", "0.33"]))
 def test_a_broken_config_is_planned_or_refused(config, vllm):

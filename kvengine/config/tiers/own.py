@@ -17,7 +17,6 @@ from kvengine.rules.conditions import (
     Matches,
     On,
     Several,
-    Unlike,
 )
 from kvengine.rules.options import option, refuses_unknown
 from kvengine.rules.relations import Fault, Requires, rules
@@ -150,6 +149,12 @@ class DiskOptions(OwnTier):
         because="ports go up to 65535, and options have keys of their own",
         code="range",
     ),
+    Fault(
+        at=AnyMatches("url", r"\s"),
+        says="holds white space",
+        because="no server's address has any",
+        code="range",
+    ),
     Fault(at=In("url", ([],)), says="is empty", because="name a server", code="range"),
     Fault(
         at=Several("url"),
@@ -188,10 +193,17 @@ class DiskOptions(OwnTier):
         says="has the number of a database",
         because="a Cluster has no databases",
     ),
-    *_filled("service", "username", "password_env", "sentinel_username", "sentinel_password_env"),
+    *_filled(
+        "prefix",
+        "service",
+        "username",
+        "password_env",
+        "sentinel_username",
+        "sentinel_password_env",
+    ),
     *_filled("tls_ca", "tls_cert", "tls_key"),
     Fault(
-        at=Unlike("prefix", r"^[A-Za-z0-9_.-]+$"),
+        at=Matches("prefix", "[^A-Za-z0-9_.-]"),
         says="may hold letters, digits, dots, dashes and underscores, not {value}",
         because="it becomes part of every key",
         code="range",

@@ -64,8 +64,8 @@ class Text:
         raise _unreadable("type", says)
 
     def size(self, *names: str) -> int | None:
-        """A whole number; None when it is 0 or not given."""
-        return self.integer(*names, default=0) or None
+        """A whole number; None when it is 0, false, empty or not given."""
+        return self.integer(*names) or None if self.get(*names) else None
 
     def number(self, name: str, *, default: float) -> float:
         """A number that need not be whole; a PlanError names the field when it is none."""
@@ -95,9 +95,11 @@ class Text:
         return self.get(name) is not None
 
     def sequence(self, name: str) -> Sequence[Any] | None:
-        """A list, or None when the field is not given."""
+        """A list, or None when the field is not given; a PlanError names one that is no list."""
         value = self.get(name)
-        return value if isinstance(value, Sequence) and not isinstance(value, str) else None
+        if value is None or (isinstance(value, Sequence) and not isinstance(value, str)):
+            return value
+        raise _unreadable("type", f"{self._at(name)} must be a list, not {show(value)}")
 
     def table(self, name: str) -> Text:
         """The fields of a nested table, none when it is not given."""
@@ -179,7 +181,8 @@ class Text:
                 kind = rope.get("rope_type", "type")
                 if kind in _UNSCALED or (kind == "yarn" and not scale_yarn):
                     continue
-                factor = rope.number("factor", default=factor) or factor
+                if rope.get("factor"):
+                    factor = rope.number("factor", default=factor)
                 if kind == "yarn":
                     length = rope.number("original_max_position_embeddings", default=length)
             length *= factor

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
+from math import isfinite
 from typing import Any, TypeAlias, cast
+
+from attrs import asdict
 
 from kvengine.config.tiers import OWN_TIERS, OwnTier
 from kvengine.config.tiers.own import DiskOptions, ValkeyOptions
-from kvengine.errors import Problem, dotted
+from kvengine.errors import Problem, dotted, show, stopping
 from kvengine.rules.check import check
 from kvengine.runtime.tiers.base import Tier, TierError
 from kvengine.runtime.tiers.health import Guarded
@@ -48,7 +51,10 @@ def open_tier(config: TierConfig, identity: Identity, *, name: str | None = None
     if isinstance(options, DiskOptions):
         from kvengine.runtime.tiers.disk.tier import DiskTier
 
-        return Guarded(DiskTier(options, identity, name=name or options.type))
+        try:
+            return Guarded(DiskTier(options, identity, name=name or options.type))
+        except ValueError as error:  # a path that no system takes
+            raise TierError(f"{show(options.root_dir)} cannot be used: {error}") from error
     if find_spec("redis") is None:
         raise TierError("a valkey tier needs: pip install 'kvengine[valkey]'")
     from kvengine.runtime.tiers.valkey.tier import ValkeyTier
@@ -57,23 +63,31 @@ def open_tier(config: TierConfig, identity: Identity, *, name: str | None = None
 
 
 def options_of(config: TierConfig) -> DiskOptions | ValkeyOptions:
-    """The options of one tier; a table is judged as in a document. TierError for what is wrong.
+    """The options of one tier, judged as in a document. Raises TierError for what is wrong.
 
     Sizes may be written ``"40 GiB"``.
     """
     if isinstance(config, OwnTier):
-        return cast("DiskOptions | ValkeyOptions", config)
+        config = asdict(config, recurse=False)
+    if not isinstance(config, Mapping):
+        raise TierError(f"a tier is a table of options, not {show(config)}")
     kind = config.get("type")
     model = OWN_TIERS.get(str(kind))
-    given = dict(config)
+    given = {
+        str(key): [*value] if isinstance(value, tuple) else value for key, value in config.items()
+    }
     try:
-        for key, value in config.items():
+        for key, value in given.items():
             if key.endswith("_bytes") and isinstance(value, str):
                 given[key] = parse_bytes(value)
     except ValueError as error:
         raise TierError(f"a tier of type {kind!r}: {error}") from error
-    found = check(OwnTier, given, mode="release", release=None)
-    wrong = [problem for problem in found if problem.stops]
+    endless = [
+        key for key, value in given.items() if isinstance(value, float) and not isfinite(value)
+    ]
+    if endless:
+        raise TierError(f"a tier of type {kind!r}: {endless[0]} must be finite")
+    wrong = stopping(check(OwnTier, given, mode="release", release=None))
     if wrong or model is None:
         raise TierError(f"a tier of type {kind!r}: {'; '.join(map(_told, wrong))}")
     return cast("DiskOptions | ValkeyOptions", model(**given))

@@ -91,6 +91,16 @@ def test_a_variable_that_nobody_filled_in_stops_the_start(extra):
         checked_config({**EXTRA, **extra}, Release(0, 32))
 
 
+def test_a_key_that_nothing_reads_stops_no_start(caplog):
+    """It is another connector's, or a derived spec's own."""
+    with caplog.at_level(logging.WARNING):
+        checked_config({**EXTRA, "lazy_offload": True}, Release(0, 32))
+    assert "not read by OffloadingConnector" in caplog.text
+
+    derived = {**EXTRA, "spec_name": "Derived", "spec_module_path": "mine", "my_own": 3}
+    assert checked_config(derived, Release(0, 32)).cpu_bytes_to_use == 1 << 30
+
+
 def test_every_eviction_policy_that_is_declared_exists():
     """And no other: what the check takes, the host pool takes."""
     declared = fields_of(KVEngineOffloadingSpec)["eviction_policy"].shape.choices

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from kvengine.config.load import load
+from kvengine.config.tiers import OwnTier
+from kvengine.config.tiers.own import DiskOptions, ValkeyOptions
 from kvengine.runtime.tiers.base import TierError
 from kvengine.runtime.tiers.health import Guarded
-from kvengine.runtime.tiers.open import open_tiers
+from kvengine.runtime.tiers.open import open_tiers, options_of
 from tests.runtime.tiers.kit import DONE, MIB, identity, keys_of, put, readable
 
 FS = {"type": "fs", "max_bytes": 16 * MIB, "segment_bytes": "1 MiB"}
@@ -83,8 +86,8 @@ def test_a_tier_that_cannot_be_opened_closes_the_others(tmp_path):
         ),
         (
             {"type": "fs", "root_dir": "$HOME/kv"},
-            "a tier of type 'fs': root_dir is \"$HOME/kv\", known only when the variable is (its"
-            " value was not checked)",
+            "a tier of type 'fs': root_dir is \"$HOME/kv\", known only when the variable is"
+            " (write its value: nothing fills it in any more)",
         ),
         (
             {"type": "fs", "root_dir": "/x", "max_bytes": "much"},
@@ -103,3 +106,52 @@ def test_what_is_wrong_is_said(config, message):
         open_tiers([config], identity())
 
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        DiskOptions(root_dir="/x", n_read_threads=0),
+        DiskOptions(root_dir="/x", fsync="sometimes"),
+        DiskOptions(root_dir="${HOME}/kv"),
+        DiskOptions(root_dir="/x\0y"),
+        ValkeyOptions(url=[]),
+        ValkeyOptions(url="http://me:secret@x"),
+        ValkeyOptions(url=("valkey://x", "valkey://y")),
+        ValkeyOptions(url="valkey://x", timeout_s=float("nan")),
+        ValkeyOptions(url="valkey://x", timeout_s=float("inf")),
+        OwnTier(),
+        {"type": "fs", "root_dir": "/x", 1: 2},
+        "fs",
+        None,
+    ],
+    ids=str,
+)
+def test_whatever_is_given_is_judged(config):
+    """Values of our classes too: nobody has checked one that was made by hand."""
+    with pytest.raises(TierError) as caught:
+        open_tiers([config], identity())
+
+    assert "secret" not in str(caught.value)
+
+
+def test_what_a_loaded_config_has_will_do():
+    """Its lists are tuples, and its sizes numbers."""
+    table = {"type": "valkey", "url": ["valkey://a", "valkey://b"], "cluster": True}
+    extra = {
+        "spec_name": "KVEngineOffloadingSpec",
+        "spec_module_path": "kvengine.integrations.vllm",
+        "cpu_bytes_to_use": 1 << 30,
+        "secondary_tiers": [table],
+    }
+    config = load(
+        {
+            "kv_connector": "OffloadingConnector",
+            "kv_role": "kv_both",
+            "kv_connector_extra_config": extra,
+        }
+    )
+    (tier,) = config.kv_transfer.kv_connector_extra_config.secondary_tiers
+
+    assert tier.url == ("valkey://a", "valkey://b")
+    assert options_of(tier) == options_of(table)
