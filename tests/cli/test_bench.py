@@ -67,8 +67,8 @@ def test_a_tier_of_the_config_is_measured_where_it_is(run, folder):
         assert "fs" in {one["tier"] for one in json.loads(ran.out)["transfers"]}
 
 
-def test_vllms_own_tier_of_the_config_is_measured_with_its_threads(run, folder):
-    """Ours on the same directory: what only vLLM's has is left aside."""
+def test_in_place_of_vllms_tier_ours_is_measured(run, folder):
+    """On the same disk: keys that only vLLM's has are left aside."""
     (folder / "config.json").write_text(MODEL)
     tier = {
         "type": "fs",

@@ -45,9 +45,10 @@ def open_tiers(configs: Sequence[TierConfig], identity: Identity) -> list[Tier]:
     return tiers
 
 
-def open_tier(config: TierConfig, identity: Identity, *, name: str | None = None) -> Tier:
-    """One tier, guarded. Raises TierError."""
-    options = options_of(config)
+def open_tier(
+    options: DiskOptions | ValkeyOptions, identity: Identity, *, name: str | None = None
+) -> Tier:
+    """One tier, guarded, with options that :func:`options_of` gave. Raises TierError."""
     if isinstance(options, DiskOptions):
         from kvengine.runtime.tiers.disk.tier import DiskTier
 
