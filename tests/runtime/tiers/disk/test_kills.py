@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[4]
 )
 def test_kills(tmp_path, kills, seed, max_mib, writers):
     """210 kills in all, while opening, checking, writing, sealing, evicting and adopting."""
-    command = [sys.executable, "-m", "tests.runtime.tiers.disk.killing", tmp_path]
+    command = [sys.executable, "-m", "tests.runtime.tiers.killing", tmp_path]
     run = subprocess.run(
         [*map(str, command), *map(str, (kills, seed, max_mib, writers))],
         cwd=ROOT,
