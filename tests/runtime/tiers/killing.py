@@ -72,7 +72,7 @@ class Store:
     url: str
     length = 8 * kit.MIB
     numbers = range(8)
-    life_s, haste = 0.2, 3  # most die early, with their first chunks half sent
+    life_s, haste = 0.3, 3  # most die early, with their first chunks half sent
 
     def open(self) -> Tier:
         """The tier of one writer."""

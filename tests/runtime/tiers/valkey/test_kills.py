@@ -35,7 +35,6 @@ def test_engines_that_are_killed_lose_what_was_in_flight(tmp_path):
 
     assert facts["kills"] == 60
     assert facts["checked"] >= 20
-    assert facts["stored"] > 20
-    assert facts["torn"] > 0
+    assert min(facts["stored"], facts["found"], facts["torn"]) > 0
     assert facts["wrong"] == facts["lost"] == facts["lost_at_the_end"] == 0
     assert facts["readable_at_the_end"] == 8
