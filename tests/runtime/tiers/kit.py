@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
@@ -97,6 +100,24 @@ def done(batch: Batch) -> tuple[Outcome, ...]:
     assert batch.wait(30)
     assert batch.wait_released(30)
     return batch.outcomes
+
+
+def killed(place: object, kills: int, seed: int, max_mib: int, writers: int) -> dict[str, Any]:
+    """What ``killing.py`` tells, a program of its own; printed for those who run with ``-s``."""
+    command = [sys.executable, "-m", "tests.runtime.tiers.killing"]
+    run = subprocess.run(
+        [*command, *map(str, (place, kills, seed, max_mib, writers))],
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    facts: dict[str, Any] = json.loads(run.stdout)
+    print(facts)
+    assert facts["kills"] == kills
+    return facts
 
 
 def wait_until(true: Callable[[], Any], timeout_s: float = 10.0) -> None:

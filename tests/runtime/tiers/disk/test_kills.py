@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-ROOT = Path(__file__).parents[4]
+from tests.runtime.tiers.kit import killed
 
 
 @pytest.mark.parametrize(
@@ -22,19 +17,8 @@ ROOT = Path(__file__).parents[4]
 )
 def test_kills(tmp_path, kills, seed, max_mib, writers):
     """210 kills in all, while opening, checking, writing, sealing, evicting and adopting."""
-    command = [sys.executable, "-m", "tests.runtime.tiers.killing", tmp_path]
-    run = subprocess.run(
-        [*map(str, command), *map(str, (kills, seed, max_mib, writers))],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert run.returncode == 0, run.stderr
-    facts = json.loads(run.stdout)
-    print(facts)
+    facts = killed(tmp_path, kills, seed, max_mib, writers)
 
-    assert facts["kills"] == kills
     assert facts["checked"] >= kills / 3
     assert facts["stored"] > 100
     assert facts["wrong"] == 0

@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from pathlib import Path
-
-from tests.runtime.tiers.kit import wait_until
+from tests.runtime.tiers.kit import killed, wait_until
 from tests.runtime.tiers.valkey.servers import needs_server, server
-
-ROOT = Path(__file__).parents[4]
 
 
 @needs_server
@@ -20,20 +13,9 @@ def test_engines_that_are_killed_lose_what_was_in_flight(tmp_path):
     The store is emptied now and then, so that kills leave chunks that are there in part.
     """
     with server(tmp_path) as running:
-        command = [sys.executable, "-m", "tests.runtime.tiers.killing", running.url]
-        run = subprocess.run(
-            [*command, "60", "4", "0", "2"],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-        assert run.returncode == 0, run.stderr
-        facts = json.loads(run.stdout)
-        print(facts)
+        facts = killed(running.url, kills=60, seed=4, max_mib=0, writers=2)
         wait_until(lambda: not running.num_tier_connections())
 
-    assert facts["kills"] == 60
     assert facts["checked"] >= 20
     assert min(facts["stored"], facts["found"], facts["torn"]) > 0
     assert facts["wrong"] == facts["lost"] == facts["lost_at_the_end"] == 0
